@@ -303,7 +303,7 @@ static void look_ahead(const sim_cluster *c)
     }
 }
 
-/* Before the nodes hear of it. */
+/* Tokens of attempts that gateways left in this event come one by one, before the nodes get the ABORT. */
 static void settle_left(sim_cluster *c)
 {
     for (size_t i = 0; i < c->left_len; i++)

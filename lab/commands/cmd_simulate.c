@@ -163,9 +163,8 @@ static const bt_opt opts[] = {
 
     {.of = &bt_device_opts, .group = "Nodes", .name = "draws", BT_OPT_AT(config, draws), .def = "0",
      .example = "20",
-     .help =
-         "the run again so often, on devices that take what they may really take by their calibration, for a "
-         "band of each figure; each takes as long as the run; 0: none"},
+     .help = "the run, sweep or ramp again so often, on devices that take what they may really take by their "
+             "calibration, for a band of each figure; each takes as long as the first; 0: none"},
 
     BT_OPT_ALL(tool_load_opts, config, load, NULL),
     {.of = &tool_load_opts, .name = "concurrency", .lo = 0, .hi = 1 << 20},
@@ -446,9 +445,6 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
         return bt_fail(
             fault, BT_EARG,
             "--points, --shard and --plot need a sweep: give --prefill or --decode a range, as in 1..64");
-    if (c->draws && (j->is_sweep || c->load.ramp))
-        return bt_fail(fault, BT_EARG,
-                       "--draws repeats one run, and a sweep or --ramp has many: leave --draws out");
     if (!j->is_sweep) return BT_OK;
     j->trades = prefill && decode;
     j->varies[0] = groups[0];
@@ -465,6 +461,7 @@ static bt_err check_sweep(job *j, const config *c, bt_fault *fault)
     const long cores = sysconf(_SC_NPROCESSORS_ONLN);
     j->range.jobs = c->jobs ? (uint32_t)c->jobs : cores > 0 ? (uint32_t)cores : 1;
     j->range.share = c->slo_share;
+    j->range.draws = (uint32_t)c->draws;
     j->range.points_path = c->points;
     j->range.progress = c->quiet || c->json || !isatty(2) ? NULL : tell_progress;
     return set_rates(&j->range.rates, j, groups[0], groups[1], fault);
@@ -570,16 +567,29 @@ static bt_err play_step(void *ud, tool_replay_tried *ret, double speed, uint32_t
     return e;
 }
 
+static void draw_step(void *ud, uint64_t number)
+{
+    tool_simulate_bench_draw(((job *)ud)->bench, true, number);
+}
+
 static int ramp_up(job *j, bt_fault *fault)
 {
     const config *c = j->c;
     json_t *ignored = tool_simulate_ignored(&j->setup),
            *error = tool_simulate_errors(&j->setup, &j->plan, NULL);
-    const tool_replay_ramp_job ramp = {.command = "simulate",  .slo = c->load.slo,
-                                       .speed = c->load.speed, .share = c->load.ramp_share,
-                                       .json = c->json,        .ignored = ignored,
-                                       .error = error,         .made_by = j->made_by,
-                                       .run = play_step,       .ud = j};
+    const tool_replay_ramp_job ramp = {.command = "simulate",
+                                       .slo = c->load.slo,
+                                       .speed = c->load.speed,
+                                       .share = c->load.ramp_share,
+                                       .json = c->json,
+                                       .ignored = ignored,
+                                       .error = error,
+                                       .made_by = j->made_by,
+                                       .run = play_step,
+                                       .ud = j,
+                                       .draws = (uint32_t)c->draws,
+                                       .seed = (uint64_t)c->load.seed,
+                                       .draw = draw_step};
     const int rc = tool_replay_ramp_run(&ramp, fault);
     json_decref(ignored);
     json_decref(error);

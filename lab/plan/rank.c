@@ -1,4 +1,4 @@
-/* Which of two choices is better, and which need not be shown. */
+/* The better of two choices, and choices that need not be shown. */
 #include "lab/plan/space.h"
 
 const char *const tool_plan_by_names[] = {"e2e",    "ttft",     "tpot",    "joules",

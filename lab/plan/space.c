@@ -134,7 +134,7 @@ static bt_err check_schedule(int schedule, const tool_plan_how *how, bt_fault *w
     return is_beside ? bt_pkg_check_overlap(bt_price_pkg_of(how->price), why) : BT_OK;
 }
 
-/* Those that are asked for, else those of the engine, of which an NPU alone has one. */
+/* The schedules that are asked for, else those of the engine, which an NPU alone has. */
 static bt_err add_schedules(space *s, tool_plan_choice *c, tool_plan_how *how, bt_fault *fault)
 {
     static const int usual[] = {BT_SCHEDULE_SERIAL, BT_SCHEDULE_FIFO, BT_SCHEDULE_OOO};

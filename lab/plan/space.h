@@ -10,8 +10,8 @@
  * A prefill device with programs is asked for every shape policy, with contexts that double from 512 and with one
  * context, every recipe, every attention that is asked for, every form of KV rows, and, where its profile names a
  * companion, every schedule that a node can run them by; its programs are those that the compiler would make
- * (lab/plan/sketch.h). One without (a GPU) computes a prompt in steps: "whole" or "step:N". What a profile refuses is
- * listed with its reason. */
+ * (lab/plan/sketch.h). One without (a GPU) computes a prompt in steps: "whole" or "step:N". A choice that a profile
+ * refuses is listed with its reason. */
 enum { TOOL_PLAN_MAX_CHOICES = 65536, TOOL_PLAN_WHY_BYTES = 256 };
 
 /* How weights and inputs are kept. */
@@ -26,7 +26,7 @@ typedef struct tool_plan_form {
 tool_plan_form tool_plan_float_form(size_t i);
 uint32_t tool_plan_form_input_bits(const tool_plan_form *f); /* the fewest of any layer and site */
 
-/* What `best` minimises, by its name for --by. */
+/* The figure that `best` minimises, by its name for --by. */
 typedef enum tool_plan_by {
     TOOL_PLAN_BY_E2E,      /* mean time of a whole request, waiting included */
     TOOL_PLAN_BY_TTFT,     /* mean time to the first token, waiting included */
@@ -116,12 +116,12 @@ bt_err tool_plan_make(tool_plan_result *ret, const tool_plan_want *want, const t
                       bt_fault *fault);
 void tool_plan_result_done(tool_plan_result *r);
 
-/* What `by` is of a choice. -1: it has none (joules). */
+/* The figure `by` of a choice. -1: it has none (joules). */
 double tool_plan_value(const tool_plan_choice *c, tool_plan_by by);
 /* The other's objective by the best's; where the best is overloaded, of which nothing that waits has a mean, the time
  * that the load asks of the devices instead. < 0: there is none. */
 double tool_plan_margin(const tool_plan_choice *best, const tool_plan_choice *other, tool_plan_by by);
-/* < 0: a is better. What is compared, in this order: whether a choice is allowed, whether it keeps up, unless memory is
+/* < 0: a is better. Compared are, in this order: whether a choice is allowed, whether it keeps up, unless memory is
  * the objective whether its form gains time, with limits how many requests keep them, the objective, e2e, programs,
  * memory and bits. */
 int tool_plan_compare(const tool_plan_choice *a, const tool_plan_choice *b, const tool_plan_want *want);

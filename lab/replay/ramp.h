@@ -19,8 +19,9 @@ void tool_replay_ramp_begin(tool_replay_ramp *r, double load);
 /* Takes the result of r->load. False: the search is over, and best is the answer. */
 bool tool_replay_ramp_next(tool_replay_ramp *r, bool is_carried);
 
-/* --ramp of a command: runs its load faster and slower, and prints each run and the fastest that keeps the
- * limits, in a table or as one JSON object. */
+/* --ramp of a command: runs its load faster and slower, and prints each run and the fastest that keeps the limits, in a
+ * table or as one JSON object. With draws the search is made again in each of them, from the rate that was found, and
+ * the band is printed that nine in ten of the rates lie in. */
 typedef struct tool_replay_tried {
     tool_replay_figures figures;
     double offered_per_s; /* tool_replay_offered */
@@ -33,6 +34,9 @@ typedef struct tool_replay_ramp_job {
     json_t *made_by;         /* of the object */
     /* Runs the load `speed` times as fast; step counts from 0. BT_ECANCEL: stopped. */
     bt_err (*run)(void *ud, tool_replay_tried *ret, double speed, uint32_t step, bt_fault *fault);
+    uint32_t draws;                          /* of a forecast; 0: none */
+    uint64_t seed;                           /* of these */
+    void (*draw)(void *ud, uint64_t number); /* from here on devices take what this draw says */
     void *ud;
 } tool_replay_ramp_job;
 /* The rate of requests in a plan, which a server that falls behind does not reach. */

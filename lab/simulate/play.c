@@ -19,7 +19,7 @@ struct tool_simulate_bench {
     uint32_t prefill_pages[TOOL_SIMULATE_GROUPS], decode_pages[TOOL_SIMULATE_GROUPS];
 };
 
-/* What a node of the group takes, and the pages that it has. */
+/* The cost of a node of the group, and its pages. */
 static bt_err cost_of(tool_simulate_priced *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
                       const tool_simulate_group *g, bt_fault *fault)
 {
@@ -159,7 +159,7 @@ static void at(player *p, int64_t us, due_kind kind, uint64_t number)
     sim_cluster_at(p->c, p->start_ns + us * 1000, (uint64_t)kind << 32 | number);
 }
 
-/* Which made-up text token `at` of a prompt is of, where in it, and where the next text begins: a block of
+/* The made-up text that token `at` of a prompt is of, where in it, and where the next text begins: a block of
  * the trace's hashes, what all share, or the prompt's own. As tool_replay_words_draw has it. */
 static uint64_t text_at(const tool_replay_plan *plan, const tool_replay_item *item, uint32_t at,
                         uint64_t *ret_place, uint32_t *ret_next)
@@ -524,7 +524,7 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     f->preempted.given_up += n->preempted.given_up;
 }
 
-/* What a request waited before its prompt was computed: at the gateway and in a node. */
+/* The wait of a request before its prompt was computed: at the gateway and in a node. */
 static double mean_wait_s(const tool_replay_result *r, size_t from, size_t to)
 {
     double sum = 0;
@@ -538,7 +538,7 @@ static double mean_wait_s(const tool_replay_result *r, size_t from, size_t to)
     return n ? sum / (double)n : 0;
 }
 
-/* What prompts took to compute. */
+/* The time that prompts took to compute. */
 static double mean_prefill_s(const tool_replay_result *r)
 {
     double sum = 0;

@@ -3,7 +3,7 @@
 #include "lab/simulate/play.h"
 #include "npu/price/schedule_play.h"
 
-/* What the nodes of a group take, by what prices real nodes: where the device has programs those of setup.package, if
+/* The times of a group's nodes, by what prices real nodes: where the device has programs those of setup.package, if
  * the device is the package's, else those that the compiler would make of the model's sizes with setup.recipe
  * (lab/plan/sketch.h), under setup.schedule with setup.window chunks under way. A device without programs (a GPU)
  * computes chunk:8192+tail unless setup.shape_policy says otherwise. */

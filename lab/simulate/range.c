@@ -52,13 +52,15 @@ static const tool_simulate_point *points_find(const tool_simulate_points *p, uin
 
 void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_simulate_point *p, uint64_t key)
 {
+    char draw[32] = "";
+    if (p->draw) (void)snprintf(draw, sizeof draw, "\"draw\": %u, ", (unsigned)p->draw);
     (void)snprintf(ret, TOOL_SIMULATE_LINE_BYTES,
                    "{\"key\": \"%016" PRIx64
-                   "\", \"prefill\": %u, \"decode\": %u, \"carried\": %s, \"requests\": %" PRIu64
+                   "\", %s\"prefill\": %u, \"decode\": %u, \"carried\": %s, \"requests\": %" PRIu64
                    ", \"good\": %" PRIu64 ", \"failed\": %" PRIu64 ", \"events\": %" PRIu64
                    ", \"goodput_rps\": %.17g, \"ttft_p99_ms\": %.17g, \"tpot_p99_ms\": %.17g, "
                    "\"virtual_seconds\": %.17g, \"joules\": %.17g}\n",
-                   key, p->prefill, p->decode, p->is_carried ? "true" : "false", p->requests, p->good,
+                   key, draw, p->prefill, p->decode, p->is_carried ? "true" : "false", p->requests, p->good,
                    p->failed, p->events, p->goodput_rps, p->ttft_p99_ms, p->tpot_p99_ms, p->virtual_s,
                    p->joules);
 }
@@ -66,21 +68,23 @@ void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_si
 bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint64_t key)
 {
     const char *found;
-    json_int_t prefill, decode, requests, good, failed, events;
+    json_int_t draw = 0, prefill, decode, requests, good, failed, events;
     int carried;
     char want[17];
     tool_simulate_point p = {0};
     json_t *o = json_loads(line, JSON_REJECT_DUPLICATES, NULL);
     (void)snprintf(want, sizeof want, "%016" PRIx64, key);
-    const bool ok = o &&
-                    json_unpack(o, "{s:s, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:F, s:F, s:F, s:F, s:F}", "key",
-                                &found, "prefill", &prefill, "decode", &decode, "carried", &carried,
-                                "requests", &requests, "good", &good, "failed", &failed, "events", &events,
-                                "goodput_rps", &p.goodput_rps, "ttft_p99_ms", &p.ttft_p99_ms, "tpot_p99_ms",
-                                &p.tpot_p99_ms, "virtual_seconds", &p.virtual_s, "joules", &p.joules) == 0 &&
-                    strcmp(found, want) == 0 && prefill >= 0 && prefill <= UINT32_MAX && decode >= 0 &&
-                    decode <= UINT32_MAX;
+    const bool ok =
+        o &&
+        json_unpack(o, "{s:s, s?I, s:I, s:I, s:b, s:I, s:I, s:I, s:I, s:F, s:F, s:F, s:F, s:F}", "key",
+                    &found, "draw", &draw, "prefill", &prefill, "decode", &decode, "carried", &carried,
+                    "requests", &requests, "good", &good, "failed", &failed, "events", &events, "goodput_rps",
+                    &p.goodput_rps, "ttft_p99_ms", &p.ttft_p99_ms, "tpot_p99_ms", &p.tpot_p99_ms,
+                    "virtual_seconds", &p.virtual_s, "joules", &p.joules) == 0 &&
+        strcmp(found, want) == 0 && draw >= 0 && draw <= BT_FORECAST_MAX_DRAWS && prefill >= 0 &&
+        prefill <= UINT32_MAX && decode >= 0 && decode <= UINT32_MAX;
     if (ok) {
+        p.draw = (uint32_t)draw;
         p.prefill = (uint32_t)prefill;
         p.decode = (uint32_t)decode;
         p.is_carried = carried;
@@ -94,8 +98,15 @@ bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint
     return ok;
 }
 
+/* The points of this draw; NULL: the sweep has no such draw. */
+static tool_simulate_points *points_of(tool_simulate_found *f, uint32_t draw)
+{
+    if (draw > f->votes.draws) return NULL;
+    return draw ? &f->drawn[draw - 1] : &f->tried;
+}
+
 /* All of a file with this key; no file is no points. Other lines are skipped: the last may be torn. */
-static bt_err points_read(tool_simulate_points *p, const char *path, uint64_t key, bt_fault *fault)
+static bt_err points_read(tool_simulate_found *found, const char *path, uint64_t key, bt_fault *fault)
 {
     char line[TOOL_SIMULATE_LINE_BYTES];
     tool_simulate_point one;
@@ -104,9 +115,13 @@ static bt_err points_read(tool_simulate_points *p, const char *path, uint64_t ke
     if (!f)
         return errno == ENOENT ? BT_OK
                                : bt_fail(fault, BT_EIO, "cannot open '%.150s': %s", path, strerror(errno));
-    while (e == BT_OK && fgets(line, sizeof line, f))
-        if (tool_simulate_points_parse(&one, line, key) && !points_find(p, one.prefill, one.decode))
-            e = points_add(p, &one, fault);
+    while (e == BT_OK && fgets(line, sizeof line, f)) {
+        if (!tool_simulate_points_parse(&one, line, key)) continue;
+        tool_simulate_points *p = points_of(found, one.draw);
+        if (!p || points_find(p, one.prefill, one.decode)) continue;
+        e = points_add(p, &one, fault);
+        found->again++;
+    }
     if (e == BT_OK && ferror(f)) e = bt_fail(fault, BT_EIO, "cannot read '%.150s'", path);
     (void)fclose(f);
     return e;
@@ -218,19 +233,19 @@ static bt_err read_some(const farm *f, hand *h, bt_fault *fault)
     return hear(f, h, fault);
 }
 
-/* The first piece that fails ends all; its words come back. BT_EIO: no process or pipe. */
-static bt_err farm_run(const farm *f, const uint32_t *piece, size_t n, bt_fault *fault)
+/* Pieces 0 to n - 1. The first that fails ends all; its words come back. BT_EIO: no process or pipe. */
+static bt_err farm_run(const farm *f, uint32_t n, bt_fault *fault)
 {
     const uint32_t jobs = f->jobs > MOST_JOBS ? MOST_JOBS : f->jobs;
     hand *h = calloc(jobs, sizeof *h);
     struct pollfd *fds = calloc(jobs, sizeof *fds);
-    size_t next = 0;
+    uint32_t next = 0;
     bool goes_on = true;
     bt_err e = h && fds ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
     while (e == BT_OK && goes_on) {
         goes_on = next < n;
         for (uint32_t i = 0; e == BT_OK && i < jobs; i++) {
-            if (!h[i].pid && next < n) e = hire(f, &h[i], piece[next++], fault);
+            if (!h[i].pid && next < n) e = hire(f, &h[i], next++, fault);
             fds[i] = (struct pollfd){.fd = h[i].pid ? h[i].from : -1, .events = POLLIN};
             goes_on |= h[i].pid != 0;
         }
@@ -275,13 +290,15 @@ static void mix_double(uint64_t *h, double v)
     mix(h, bits);
 }
 
-/* A device by what it takes for some work: of a file, the name says too little. */
+/* A device by what it takes for some work, and by what draws are made from: of a file, the name says too
+ * little. */
 static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simulate_setup *setup)
 {
     for (size_t i = 0; i < s->len; i++) {
         const tool_simulate_group *g = &s->group[i];
         tool_simulate_priced price;
         mix_text(h, g->profile.name);
+        mix(h, bt_hash64(&g->profile.time.calibration, sizeof g->profile.time.calibration));
         if (g->model) mix(h, g->model);
         mix(h, g->least == g->most ? g->least : 0);
         if (tool_simulate_price_node(&price, setup, g, NULL) < 0) continue;
@@ -362,7 +379,7 @@ typedef struct row {
     const tool_simulate_range *r;
     tool_simulate_points *known;
     size_t prefill_group, decode_group;
-    uint32_t prefill;
+    uint32_t draw, prefill;
     int to;     /* where new points are said; -1: nothing new is tried */
     bool lacks; /* something would have had to be */
 } row;
@@ -379,12 +396,14 @@ static bt_err play_one(const row *w, tool_simulate_point *ret, uint32_t decode, 
     for (size_t i = 0; i < s->decode.len; i++) decodes[i] = s->decode.group[i].least;
     if (s->prefill.len) prefills[w->prefill_group] = w->prefill;
     decodes[w->decode_group] = decode;
+    tool_simulate_bench_draw(r->bench, w->draw > 0, w->draw ? w->draw - 1 : 0);
     bt_err e = tool_replay_result_begin(&result, r->plan->len, fault);
     if (e == BT_OK) e = tool_simulate_play(&facts, &result, r->bench, r->plan, prefills, decodes, fault);
     if (e == BT_OK) e = tool_replay_figures_of(&figures, &result, r->slo, fault);
     if (e == BT_OK)
         *ret =
-            (tool_simulate_point){.prefill = w->prefill,
+            (tool_simulate_point){.draw = w->draw,
+                                  .prefill = w->prefill,
                                   .decode = decode,
                                   .is_carried = (double)figures.good >= r->share * (double)figures.requests,
                                   .requests = figures.requests,
@@ -424,67 +443,96 @@ static bt_err try_one(void *ud, tool_simulate_point *ret, uint32_t decode, bt_fa
 
 typedef struct whole {
     const tool_simulate_range *r;
-    tool_simulate_points *tried;
+    tool_simulate_found *found;
     size_t prefill_group, decode_group;
     int file;
-    size_t rows;
+    uint32_t *row; /* [rows]: prefill nodes */
+    size_t rows, told;
 } whole;
 
-static row row_of(const whole *w, uint32_t prefill, int to)
+static row row_of(const whole *w, uint32_t draw, uint32_t prefill, int to)
 {
     return (row){.r = w->r,
-                 .known = w->tried,
+                 .known = points_of(w->found, draw),
                  .prefill_group = w->prefill_group,
                  .decode_group = w->decode_group,
+                 .draw = draw,
                  .prefill = prefill,
                  .to = to};
 }
 
-static const tool_simulate_group *decode_group(const whole *w)
+static bt_err row_run(row *one, tool_simulate_point *ret, bool *ret_found, bt_fault *fault)
 {
-    return &w->r->setup->decode.group[w->decode_group];
+    const tool_simulate_group *g = &one->r->setup->decode.group[one->decode_group];
+    return tool_simulate_row(ret, ret_found, g->least, g->most, try_one, one, fault);
 }
 
-static bt_err work(void *ud, uint32_t prefill, int to, bt_fault *fault)
+/* A piece is a row of a draw: all rows as priced come first, then those of each draw. */
+static bt_err work(void *ud, uint32_t piece, int to, bt_fault *fault)
 {
     const whole *w = ud;
-    row one = row_of(w, prefill, to);
+    row one = row_of(w, (uint32_t)(piece / w->rows), w->row[piece % w->rows], to);
     tool_simulate_point p;
     bool found;
-    return tool_simulate_row(&p, &found, decode_group(w)->least, decode_group(w)->most, try_one, &one, fault);
+    return row_run(&one, &p, &found, fault);
 }
 
 static bt_err on_line(void *ud, const char *text, bt_fault *fault)
 {
     whole *w = ud;
     tool_simulate_point p;
-    if (!tool_simulate_points_parse(&p, text, w->r->key))
+    if (!tool_simulate_points_parse(&p, text, w->r->key) || !points_of(w->found, p.draw))
         return bt_fail(fault, BT_EIO, "a process of the sweep wrote '%.80s', which is no point of it", text);
-    bt_err e = points_add(w->tried, &p, fault);
+    bt_err e = points_add(points_of(w->found, p.draw), &p, fault);
     if (e == BT_OK && w->file >= 0) e = farm_say(w->file, text, fault);
-    if (w->r->progress) w->r->progress(w->r->ud, w->tried->len, w->rows);
+    if (w->r->progress) w->r->progress(w->r->ud, ++w->told, w->rows * (w->r->draws + 1));
     return e;
 }
 
-static bt_err gather(tool_simulate_found *f, const whole *w, const uint32_t *rows, size_t n, bt_fault *fault)
+/* The frontier of a draw, with room for all rows. least: [rows], each `draws` behind the one before; NULL:
+ * not asked. */
+static bt_err gather_draw(const whole *w, uint32_t draw, tool_simulate_point *ret, size_t *ret_len,
+                          uint32_t *least, bt_fault *fault)
 {
     bt_err e = BT_OK;
-    f->point = calloc(n ? n : 1, sizeof *f->point);
-    if (!f->point) return bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
-    for (size_t i = 0; e == BT_OK && i < n; i++) {
-        row one = row_of(w, rows[i], -1);
-        tool_simulate_point p;
+    *ret_len = 0;
+    for (size_t i = 0; e == BT_OK && i < w->rows; i++) {
+        row one = row_of(w, draw, w->row[i], -1);
         bool found;
-        e = tool_simulate_row(&p, &found, decode_group(w)->least, decode_group(w)->most, try_one, &one,
-                              fault);
-        if (e == BT_OK && found) f->point[f->len++] = p;
+        e = row_run(&one, &ret[*ret_len], &found, fault);
+        if (e < 0) break;
+        if (least) least[i * w->r->draws] = found ? ret[*ret_len].decode : TOOL_SIMULATE_UNMET;
+        *ret_len += found;
     }
-    f->len = tool_simulate_frontier(f->point, f->len);
-    f->cheapest = tool_simulate_cheapest(&w->r->rates, f->point, f->len);
+    *ret_len = tool_simulate_frontier(ret, *ret_len);
     return e;
 }
 
-/* To add lines to. What a sweep that was killed wrote in part ends here. */
+static bt_err gather(const whole *w, bt_fault *fault)
+{
+    tool_simulate_found *f = w->found;
+    tool_simulate_votes *v = &f->votes;
+    const size_t n = w->rows ? w->rows : 1;
+    tool_simulate_point *drawn = calloc(n, sizeof *drawn);
+    f->point = calloc(n, sizeof *f->point);
+    bt_err e = drawn && f->point ? gather_draw(w, 0, f->point, &f->len, NULL, fault)
+                                 : bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
+    f->cheapest = tool_simulate_cheapest(&w->r->rates, f->point, f->len);
+    for (size_t i = 0; i < v->rows; i++) v->row[i] = w->row[i];
+    for (uint32_t k = 0; e == BT_OK && k < v->draws; k++) {
+        size_t len;
+        e = gather_draw(w, k + 1, drawn, &len, &v->least[k], fault);
+        const size_t best = tool_simulate_cheapest(&w->r->rates, drawn, len);
+        if (e == BT_OK && best < len)
+            v->vote[v->votes++] = (tool_simulate_vote){drawn[best].prefill, drawn[best].decode, 1, false};
+    }
+    if (e == BT_OK)
+        e = tool_simulate_votes_count(v, f->cheapest < f->len ? &f->point[f->cheapest] : NULL, fault);
+    free(drawn);
+    return e;
+}
+
+/* To add lines to. A line that a killed sweep wrote in part ends here. */
 static bt_err open_points(int *ret, const char *path, bt_fault *fault)
 {
     char last = '\n';
@@ -497,37 +545,48 @@ static bt_err open_points(int *ret, const char *path, bt_fault *fault)
     return last == '\n' ? BT_OK : farm_say(fd, "\n", fault);
 }
 
+/* The rows of the range, or of its shard. */
+static bt_err set_rows(whole *w, bt_fault *fault)
+{
+    const tool_simulate_side *side = &w->r->setup->prefill;
+    const tool_simulate_shard *shard = &w->r->shard;
+    const uint32_t least = side->len ? side->group[w->prefill_group].least : 0,
+                   most = side->len ? side->group[w->prefill_group].most : 0;
+    w->row = calloc(most - least + 1, sizeof *w->row);
+    if (!w->row) return bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
+    for (uint32_t p = least; p <= most; p++)
+        if (!shard->of || (p - least) % shard->of == shard->part - 1) w->row[w->rows++] = p;
+    return BT_OK;
+}
+
 bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault)
 {
-    const tool_simulate_side *side = &r->setup->prefill;
-    whole w = {.r = r, .tried = &ret->tried, .file = -1};
-    bool varies;
-    size_t n = 0;
-    *ret = (tool_simulate_found){0};
-    bt_err e = tool_simulate_varies(&varies, &w.prefill_group, side, "prefill", fault);
-    if (e == BT_OK) e = tool_simulate_varies(&varies, &w.decode_group, &r->setup->decode, "decode", fault);
-    if (e < 0) return e;
-    const uint32_t least = side->len ? side->group[w.prefill_group].least : 0,
-                   most = side->len ? side->group[w.prefill_group].most : 0;
-    uint32_t *rows = malloc((most - least + 1) * sizeof *rows);
-    if (!rows) return bt_fail(fault, BT_ENOMEM, "out of memory for a sweep");
-    for (uint32_t p = least; p <= most; p++)
-        if (!r->shard.of || (p - least) % r->shard.of == r->shard.part - 1) rows[n++] = p;
-    w.rows = n;
-    if (r->points_path) e = points_read(&ret->tried, r->points_path, r->key, fault);
-    ret->again = ret->tried.len;
-    if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
+    whole w = {.r = r, .found = ret, .file = -1};
     const farm workers = {work, on_line, &w, r->jobs};
-    if (e == BT_OK) e = farm_run(&workers, rows, n, fault);
-    if (e == BT_OK) e = gather(ret, &w, rows, n, fault);
+    bool varies;
+    *ret = (tool_simulate_found){0};
+    bt_err e = tool_simulate_varies(&varies, &w.prefill_group, &r->setup->prefill, "prefill", fault);
+    if (e == BT_OK) e = tool_simulate_varies(&varies, &w.decode_group, &r->setup->decode, "decode", fault);
+    if (e == BT_OK) e = set_rows(&w, fault);
+    if (e == BT_OK && r->draws && !(ret->drawn = calloc(r->draws, sizeof *ret->drawn)))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for %u draws", (unsigned)r->draws);
+    if (e == BT_OK && w.rows) e = tool_simulate_votes_begin(&ret->votes, w.rows, r->draws, fault);
+    if (e == BT_OK && r->points_path) e = points_read(ret, r->points_path, r->key, fault);
+    if (e == BT_OK && r->points_path) e = open_points(&w.file, r->points_path, fault);
+    /* TOOL_SIMULATE_NODES rows at most */
+    if (e == BT_OK) e = farm_run(&workers, (uint32_t)w.rows * (r->draws + 1), fault);
+    if (e == BT_OK) e = gather(&w, fault);
     if (w.file >= 0) close(w.file);
-    free(rows);
+    free(w.row);
     return e;
 }
 
 void tool_simulate_found_done(tool_simulate_found *f)
 {
     points_done(&f->tried);
+    for (uint32_t i = 0; f->drawn && i < f->votes.draws; i++) points_done(&f->drawn[i]);
+    free(f->drawn);
+    tool_simulate_votes_done(&f->votes);
     free(f->point);
     *f = (tool_simulate_found){0};
 }

@@ -19,14 +19,16 @@ void tool_simulate_points_line(char ret[TOOL_SIMULATE_LINE_BYTES], const tool_si
 bool tool_simulate_points_parse(tool_simulate_point *ret, const char *line, uint64_t key);
 
 /* A sweep: --prefill 1..64 --decode 1..64 --slo ... finds the clusters that carry a load with the fewest nodes. A row
- * is a number of prefill nodes; its least number of decode nodes is found by tool_simulate_row in a process of its own.
- * The result does not depend on how many processes there are, nor on what was read from a file of points. */
+ * is a number of prefill nodes; its least number of decode nodes is found by tool_simulate_row in a process of its own,
+ * as devices are priced and in each draw. The result does not depend on how many processes there are, nor on what was
+ * read from a file of points. */
 typedef struct tool_simulate_range {
-    const tool_simulate_bench *bench;
+    tool_simulate_bench *bench; /* as priced before and after */
     const tool_simulate_setup *setup;
     const tool_replay_plan *plan;
     const tool_replay_slo *slo;
     double share;              /* of requests that have to keep the limits */
+    uint32_t draws;            /* further sweeps, on devices that take what a draw says; 0: none */
     const char *points_path;   /* read and appended to; NULL: none */
     tool_simulate_shard shard; /* only these rows */
     tool_simulate_rates rates;
@@ -44,11 +46,13 @@ bt_err tool_simulate_varies(bool *ret, size_t *ret_group, const tool_simulate_si
 uint64_t tool_simulate_key(const tool_simulate_range *r);
 
 typedef struct tool_simulate_found {
-    tool_simulate_points tried;
-    tool_simulate_point *point; /* the frontier, by prefill nodes */
+    tool_simulate_points tried;  /* as priced */
+    tool_simulate_points *drawn; /* [votes.draws] */
+    tool_simulate_point *point;  /* the frontier, by prefill nodes */
     size_t len;
     size_t cheapest; /* len: none */
-    size_t again;    /* of tried: read from the file */
+    size_t again;    /* of tried and drawn: read from the file */
+    tool_simulate_votes votes;
 } tool_simulate_found;
 bt_err tool_simulate_range_run(tool_simulate_found *ret, const tool_simulate_range *r, bt_fault *fault);
 void tool_simulate_found_done(tool_simulate_found *f);

@@ -1,4 +1,4 @@
-/* What a simulation adds to the figures of a replay. See show.h. */
+/* Figures of a simulation beside those of a replay. See show.h. */
 #include "lab/simulate/show.h"
 #include "lab/plan/report.h"
 

@@ -1,7 +1,9 @@
-/* Bisection, the frontier, costs. See sweep.h. */
+/* Bisection, the frontier, costs, votes. See sweep.h. */
 #include "lab/simulate/sweep.h"
 #include "base/num.h"
+#include "device/forecast.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -113,6 +115,134 @@ size_t tool_simulate_cheapest(const tool_simulate_rates *r, const tool_simulate_
     }
     return best;
 }
+
+/* ---- votes ---- */
+
+bt_err tool_simulate_votes_begin(tool_simulate_votes *ret, size_t rows, uint32_t draws, bt_fault *fault)
+{
+    tool_simulate_votes v = {.draws = draws, .rows = rows};
+    *ret = (tool_simulate_votes){.draws = 0};
+    if (!draws || !rows) return BT_OK;
+    v.row = calloc(rows, sizeof *v.row);
+    v.low = calloc(rows, sizeof *v.low);
+    v.high = calloc(rows, sizeof *v.high);
+    v.least = calloc(rows, draws * sizeof *v.least);
+    v.vote = calloc(draws, sizeof *v.vote);
+    if (v.row && v.low && v.high && v.least && v.vote) {
+        *ret = v;
+        return BT_OK;
+    }
+    tool_simulate_votes_done(&v);
+    return bt_fail(fault, BT_ENOMEM, "out of memory for %u draws of %zu rows", (unsigned)draws, rows);
+}
+
+void tool_simulate_votes_done(tool_simulate_votes *v)
+{
+    free(v->row);
+    free(v->low);
+    free(v->high);
+    free(v->least);
+    free(v->vote);
+    *v = (tool_simulate_votes){.draws = 0};
+}
+
+static int by_number(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    return (x > y) - (x < y);
+}
+
+static int by_cluster(const void *a, const void *b)
+{
+    const tool_simulate_vote *x = a, *y = b;
+    if (x->prefill != y->prefill) return x->prefill < y->prefill ? -1 : 1;
+    return (x->decode > y->decode) - (x->decode < y->decode);
+}
+
+static int by_wins(const void *a, const void *b)
+{
+    const tool_simulate_vote *x = a, *y = b;
+    return x->wins == y->wins ? by_cluster(a, b) : x->wins > y->wins ? -1 : 1;
+}
+
+static bool is_of(const tool_simulate_vote *v, const tool_simulate_point *p)
+{
+    return v->prefill == p->prefill && v->decode == p->decode;
+}
+
+/* A row's clusters are beaten by those of the rows before it that have as many decode nodes. */
+static void set_lines(tool_simulate_votes *v, uint32_t *so_far, uint32_t *sorted)
+{
+    const size_t n = v->draws, low = bt_forecast_low(n);
+    for (size_t k = 0; k < n; k++) so_far[k] = TOOL_SIMULATE_UNMET;
+    for (size_t i = 0; i < v->rows; i++) {
+        for (size_t k = 0; k < n; k++)
+            if (v->least[i * n + k] < so_far[k]) so_far[k] = v->least[i * n + k];
+        memcpy(sorted, so_far, n * sizeof *sorted);
+        qsort(sorted, n, sizeof *sorted, by_number);
+        v->low[i] = sorted[low];
+        v->high[i] = sorted[n - 1 - low];
+    }
+    for (size_t i = 0; i < v->rows; i++) qsort(&v->least[i * n], n, sizeof *v->least, by_number);
+}
+
+bt_err tool_simulate_votes_count(tool_simulate_votes *v, const tool_simulate_point *best, bt_fault *fault)
+{
+    const size_t n = v->draws;
+    if (!n) return BT_OK;
+    uint32_t *space = calloc(2 * n, sizeof *space);
+    if (!space) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu draws", n);
+    set_lines(v, space, space + n);
+    free(space);
+    size_t kept = 0;
+    qsort(v->vote, v->votes, sizeof *v->vote, by_cluster);
+    for (size_t i = 0; i < v->votes; i++) {
+        if (kept && by_cluster(&v->vote[kept - 1], &v->vote[i]) == 0)
+            v->vote[kept - 1].wins += v->vote[i].wins;
+        else v->vote[kept++] = v->vote[i];
+    }
+    v->votes = kept;
+    qsort(v->vote, kept, sizeof *v->vote, by_wins);
+    double wins = best ? tool_simulate_wins(v, best) : 0;
+    for (size_t i = 0; i < kept && wins < BT_FORECAST_CERTAIN * (double)n; i++) {
+        if (best && is_of(&v->vote[i], best)) continue;
+        v->vote[i].is_tie = true;
+        wins += v->vote[i].wins;
+    }
+    return BT_OK;
+}
+
+uint32_t tool_simulate_wins(const tool_simulate_votes *v, const tool_simulate_point *p)
+{
+    for (size_t i = 0; i < v->votes; i++)
+        if (is_of(&v->vote[i], p)) return v->vote[i].wins;
+    return 0;
+}
+
+uint32_t tool_simulate_kept(const tool_simulate_votes *v, const tool_simulate_point *p)
+{
+    uint32_t kept = 0;
+    for (size_t i = 0; i < v->rows; i++)
+        for (size_t k = 0; v->row[i] == p->prefill && k < v->draws; k++)
+            kept += v->least[i * v->draws + k] <= p->decode;
+    return kept;
+}
+
+bool tool_simulate_sure(const tool_simulate_votes *v, const tool_simulate_rates *r, tool_simulate_point *ret)
+{
+    const size_t most = (size_t)ceil(BT_FORECAST_CERTAIN * v->draws - 1e-9);
+    bool found = false;
+    for (size_t i = 0; i < v->rows && r->kind != TOOL_SIMULATE_JOULES; i++) {
+        const uint32_t decode = v->least[i * v->draws + most - 1];
+        const tool_simulate_point p = {.prefill = v->row[i], .decode = decode}, two[] = {found ? *ret : p, p};
+        if (decode == TOOL_SIMULATE_UNMET) continue;
+        *ret = two[tool_simulate_cheapest(r, two, 2)];
+        found = true;
+    }
+    return found;
+}
+
+/* ---- what is read ---- */
 
 bt_err tool_simulate_shard_read(tool_simulate_shard *ret, const char *text, bt_fault *fault)
 {

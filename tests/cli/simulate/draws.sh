@@ -25,7 +25,7 @@ simulate known --draws 20 --seed 2 | grep band | cksum | cmp -s once - || echo o
 simulate bound | grep -E '^(errors|device|band)'
 for name in known other slow bound; do simulate $name --draws 20 --json > $name; done
 baton compare known other slow | grep -E 'modelled:|_ms  *mean'
-baton compare known other --json | tr -d '\n' | grep -o '"[a-z0-9_]*": {"less_ratio": [0-9.]*}'
+baton compare known other --json | tr -d '\n' | grep -o '"[a-z0-9_]*": {"less_ratio": [^}]*}'
 baton compare known bound
 baton compare known bound --bounds | grep modelled:
 # Two runs that are alike win over each other in no draw; a run keeps its limits in some draws.
@@ -39,4 +39,16 @@ sweep() { baton simulate -q --synthetic in:200,out:9,rate:1 --limit 9 -m llama-3
 sweep --prefill 1..2:./known.json --decode 1..2:./bound.json
 sweep --prefill 1..2:./known.json --decode 1..2:./bound.json --bounds | grep -E 'cheapest|errors|is a bound'
 sweep --prefill 1..2:./known.json --decode 1:./bound.json | grep cheapest
-sweep --prefill 1..2:./known.json --decode 1:./bound.json --draws 3
+# A sweep and a ramp are made again in each draw; what is in the file of points is not tried again.
+sweep() {
+    baton simulate -q --synthetic in:3000,out:60,rate:4 --limit 20 -m llama-3.2-1b -c 4096 --slo ttft:400ms,tpot:40ms \
+        --draws 12 "$@"
+}
+sweep --prefill 1..4:./known.json --decode 1..4:./other.json --points p --plot sweep.html
+grep -oE 'class=.fill a|carries in|The band [a-z ]*|cannot tell[^<]*' sweep.html
+sweep --prefill 1..4:./known.json --decode 1..4:./other.json --points p | grep tried
+sweep --prefill 1..4:./known.json --decode 1..4:./other.json --points p --json | tr -d '\n' |
+    grep -oE '"(certain|ties|sure|draws)": (\[[^]]*\]|\{"(prefill|count)[^}]*\}|[0-9.]+|null)'
+sweep --prefill 1:./known.json --decode 1..4:./slow.json | grep -E 'verdict|sure'
+sweep --prefill 2:./known.json --decode 2:./known.json --ramp | grep -E 'highest|band'
+sweep --prefill 2:./known.json --decode 2:./known.json --ramp --json | tr -d '\n' | grep -oE '"band": \{[^}]*\}'

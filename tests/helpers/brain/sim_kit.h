@@ -5,7 +5,7 @@
 
 /* Simulated clusters of llama-3.2-1b for tests. Failures of the kit itself abort the test program. */
 
-/* What nodes cost: a GPU with chunks of 8,192 rows, a slow one, and a hexagon-v75 with the programs of chunks
+/* The costs of nodes: a GPU with chunks of 8,192 rows, a slow one, and a hexagon-v75 with the programs of chunks
  * of 256. Made once; prompts of at most SIM_KIT_CTX tokens. */
 enum { SIM_KIT_CTX = 8192 };
 typedef struct sim_kit {

@@ -95,6 +95,48 @@ static void the_cheapest_is_by_what_is_asked_for(void **state)
                      1);
 }
 
+/* Three numbers of prefill nodes in ten draws: the cheapest as priced, 2 + 3, is it in four of them. */
+static void votes_say_in_how_many_draws_a_cluster_is_the_cheapest(void **state)
+{
+    (void)state;
+    enum { NONE = TOOL_SIMULATE_UNMET };
+    static const uint32_t least[3][10] = {{NONE, NONE, 6, 6, 6, 7, 8, 8, 8, 8},
+                                          {5, 4, 3, 3, 3, 3, 4, 2, 2, NONE},
+                                          {5, 5, 1, 1, 4, 4, 4, 2, 2, 2}};
+    static const uint32_t won[9][2] = {{2, 3}, {2, 3}, {2, 3}, {2, 3}, {2, 4},
+                                       {2, 4}, {2, 2}, {2, 2}, {3, 1}};
+    const tool_simulate_point best = {.prefill = 2, .decode = 3}, more = {.prefill = 3, .decode = 5};
+    const tool_simulate_rates nodes = {.kind = TOOL_SIMULATE_NODE_COUNT},
+                              energy = {.kind = TOOL_SIMULATE_JOULES};
+    tool_simulate_point sure;
+    tool_simulate_votes v;
+    bt_fault fault = {""};
+    assert_int_equal(tool_simulate_votes_begin(&v, 3, 10, &fault), BT_OK);
+    for (uint32_t i = 0; i < 3; i++) v.row[i] = i + 1;
+    memcpy(v.least, least, sizeof least);
+    for (size_t i = 0; i < 9; i++) v.vote[v.votes++] = (tool_simulate_vote){won[i][0], won[i][1], 1, false};
+    assert_int_equal(tool_simulate_votes_count(&v, &best, &fault), BT_OK);
+    assert_int_equal(v.votes, 4);
+    assert_int_equal(tool_simulate_wins(&v, &best), 4);
+    assert_int_equal(tool_simulate_wins(&v, &more), 0);
+    assert_int_equal(tool_simulate_kept(&v, &best), 6);
+    assert_int_equal(tool_simulate_kept(&v, &more), 10);
+    /* all are needed for nine of ten, as a draw has no winner */
+    static const uint32_t order[4] = {3, 2, 4, 1};
+    for (size_t i = 0; i < 4; i++) {
+        assert_int_equal(v.vote[i].decode, order[i]);
+        assert_int_equal(v.vote[i].is_tie, i > 0);
+    }
+    assert_true(tool_simulate_sure(&v, &nodes, &sure));
+    assert_true(sure.prefill == 2 && sure.decode == 5);
+    assert_false(tool_simulate_sure(&v, &energy, &sure));
+    /* nine in ten of ten draws are all of them; a row beats those behind it */
+    assert_true(v.low[0] == 6 && v.high[0] == NONE);
+    assert_true(v.low[1] == 2 && v.high[1] == 8);
+    assert_true(v.low[2] == 1 && v.high[2] == 5);
+    tool_simulate_votes_done(&v);
+}
+
 static void parts_and_prices_are_read_or_refused(void **state)
 {
     (void)state;
@@ -117,17 +159,25 @@ static void parts_and_prices_are_read_or_refused(void **state)
 static void points_come_back_from_their_lines_as_they_were(void **state)
 {
     (void)state;
-    const tool_simulate_point p = {.prefill = 3,         .decode = 61,
-                                   .is_carried = true,   .requests = 12031,
-                                   .good = 12000,        .failed = 1,
-                                   .events = 18414148,   .goodput_rps = 1.0 / 3,
-                                   .ttft_p99_ms = 1e-7,  .tpot_p99_ms = 59.999999999999993,
-                                   .virtual_s = 3542.87, .joules = -1};
+    const tool_simulate_point p = {.draw = 10000,
+                                   .prefill = 3,
+                                   .decode = 61,
+                                   .is_carried = true,
+                                   .requests = 12031,
+                                   .good = 12000,
+                                   .failed = 1,
+                                   .events = 18414148,
+                                   .goodput_rps = 1.0 / 3,
+                                   .ttft_p99_ms = 1e-7,
+                                   .tpot_p99_ms = 59.999999999999993,
+                                   .virtual_s = 3542.87,
+                                   .joules = -1};
     char line[TOOL_SIMULATE_LINE_BYTES];
     tool_simulate_point back;
     tool_simulate_points_line(line, &p, 0xfedcba9876543210u);
     assert_true(strlen(line) < sizeof line - 1);
     assert_true(tool_simulate_points_parse(&back, line, 0xfedcba9876543210u));
+    assert_int_equal(back.draw, 10000);
     assert_int_equal(back.prefill, 3);
     assert_int_equal(back.decode, 61);
     assert_true(back.is_carried && back.goodput_rps == p.goodput_rps && back.tpot_p99_ms == p.tpot_p99_ms);
@@ -270,6 +320,47 @@ static void processes_parts_and_a_file_change_nothing(void **state)
     unmake(&b);
 }
 
+static void draws_are_the_same_from_a_file_and_are_what_is_found_in_each(void **state)
+{
+    (void)state;
+    bed b;
+    tool_simulate_found whole, again;
+    make(&b);
+    b.range.draws = 4;
+    b.range.points_path = b.path;
+    run(&whole, &b);
+    assert_int_equal(whole.votes.draws, 4);
+    uint32_t wins = 0;
+    for (size_t i = 0; i < whole.votes.votes; i++) wins += whole.votes.vote[i].wins;
+    assert_true(wins <= 4);
+    run(&again, &b);
+    assert_same(&whole, &again);
+    size_t tried = again.tried.len;
+    for (uint32_t i = 0; i < 4; i++) tried += again.drawn[i].len;
+    assert_int_equal(again.again, tried); /* nothing was tried again */
+    assert_int_equal(again.votes.votes, whole.votes.votes);
+    /* the first draw by itself */
+    tool_simulate_bench_draw(b.bench, true, 0);
+    for (size_t i = 0; i < again.drawn[0].len; i++) {
+        const tool_simulate_point *p = &again.drawn[0].point[i];
+        tool_replay_result r;
+        tool_replay_figures g;
+        tool_simulate_facts facts;
+        bt_fault fault = {""};
+        assert_int_equal(p->draw, 1);
+        assert_int_equal(tool_replay_result_begin(&r, b.plan.len, &fault), BT_OK);
+        assert_int_equal(tool_simulate_play(&facts, &r, b.bench, &b.plan, &p->prefill, &p->decode, &fault),
+                         BT_OK);
+        assert_int_equal(tool_replay_figures_of(&g, &r, &b.slo, &fault), BT_OK);
+        assert_int_equal(p->good, g.good);
+        assert_true(p->ttft_p99_ms == g.ttft_ms.p99);
+        tool_replay_result_done(&r);
+    }
+    tool_simulate_found_done(&again);
+    tool_simulate_found_done(&whole);
+    unmake(&b);
+}
+
 static void a_picture_has_the_frontier_and_the_points(void **state)
 {
     (void)state;
@@ -302,10 +393,12 @@ int main(void)
         cmocka_unit_test(what_is_not_monotone_beside_the_result_is_searched),
         cmocka_unit_test(the_frontier_has_what_nothing_smaller_carries),
         cmocka_unit_test(the_cheapest_is_by_what_is_asked_for),
+        cmocka_unit_test(votes_say_in_how_many_draws_a_cluster_is_the_cheapest),
         cmocka_unit_test(parts_and_prices_are_read_or_refused),
         cmocka_unit_test(points_come_back_from_their_lines_as_they_were),
         cmocka_unit_test(a_sweep_finds_what_trying_all_finds),
         cmocka_unit_test(processes_parts_and_a_file_change_nothing),
+        cmocka_unit_test(draws_are_the_same_from_a_file_and_are_what_is_found_in_each),
         cmocka_unit_test(a_picture_has_the_frontier_and_the_points),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
