@@ -418,6 +418,24 @@ static void add_products(classes *c, const bt_price_weights *w, uint64_t rows, u
     else c->bytes = plus(c->bytes, all.bytes);
 }
 
+/* The time of pairs at a share of the peak that goes by rows. A short sequence beside a long one makes none
+ * of its pairs faster: the rows that count are as many as the pairs would fill in sequences like the longest,
+ * and a row more takes at least what the rows before it do. So nothing that comes to a step makes it faster,
+ * and where all are alike all rows count. longest: rows and pairs of it; pairs 0: all are alike. */
+static uint64_t by_longest(const bt_price_steps *f, uint64_t pairs, uint64_t rows, uint64_t longest_rows,
+                           uint64_t longest_pairs)
+{
+    const bt_profile_time *t = &f->time;
+    const bool is_alike = !longest_pairs || times(pairs, longest_rows) == times(longest_pairs, rows);
+    if (is_alike || f->pair.rate || !pairs) return bt_time_of_units(t, &f->pair, pairs, rows);
+    const uint64_t filled = bt_time_scale(longest_rows, pairs, longest_pairs),
+                   count = filled < rows ? filled : rows,
+                   before = bt_time_scale(longest_pairs, count - 1, longest_rows);
+    const uint64_t ns = bt_time_of_units(t, &f->pair, pairs, count);
+    return count > 1 ? most(ns, bt_time_of_units(t, &f->pair, before < pairs ? before : pairs - 1, count - 1))
+                     : ns;
+}
+
 /* Sequences have one row each, or several. */
 static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
 {
@@ -432,7 +450,8 @@ static void add_attention_class(classes *c, const bt_price_step *s, bool is_sing
                    least = times(s->sequences, k->least_positions),
                    positions = most(least, plus(s->positions, times(s->sequences, k->kv_half_positions))),
                    bytes = part(times(m->kv_bytes, positions), f->kv_devices),
-                   compute = bt_time_of_units(&f->time, &f->pair, pairs, rows),
+                   compute = more_rows ? bt_time_of_units(&f->time, &f->pair, pairs, rows)
+                                       : by_longest(f, pairs, rows, s->longest_rows, s->longest_pairs),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
     c->attention_ns = plus(c->attention_ns, times(m->layers, launch_ns));
     if (compute >= read || f->kv_rate) c->attention_ns = plus(c->attention_ns, most(compute, read));
@@ -459,11 +478,15 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const bt_price_step ones = {.rows = s->single_rows,
                                 .sequences = s->single_rows,
                                 .pairs = s->single_positions,
-                                .positions = s->single_positions},
+                                .positions = s->single_positions,
+                                .longest_rows = 1,
+                                .longest_pairs = s->single_longest},
                         several = {.rows = s->rows - s->single_rows,
                                    .sequences = s->sequences - s->single_rows,
                                    .pairs = s->pairs - s->single_positions,
-                                   .positions = s->positions - s->single_positions};
+                                   .positions = s->positions - s->single_positions,
+                                   .longest_rows = s->longest_rows,
+                                   .longest_pairs = s->longest_pairs};
     classes c = {.of = f};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
@@ -498,8 +521,27 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
     return bt_price_step_at(&f, s);
 }
 
+/* Where all of a step's sequences are alike, one of them is the longest. */
+static void name_longest(bt_price_step *s)
+{
+    if (!s->single_longest && s->single_rows)
+        s->single_longest = (s->single_positions - 1) / s->single_rows + 1;
+    if (s->longest_pairs || s->rows == s->single_rows) return;
+    s->longest_rows = s->rows - s->single_rows;
+    s->longest_pairs = s->pairs - s->single_positions;
+}
+
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more)
 {
+    bt_price_step one = *more;
+    name_longest(&one);
+    name_longest(step);
+    if (one.single_longest > step->single_longest) step->single_longest = one.single_longest;
+    if (times(one.longest_pairs, step->longest_rows) >= times(step->longest_pairs, one.longest_rows) &&
+        one.longest_pairs) {
+        step->longest_rows = one.longest_rows;
+        step->longest_pairs = one.longest_pairs;
+    }
     step->rows = plus(step->rows, more->rows);
     step->logits = plus(step->logits, more->logits);
     step->pairs = plus(step->pairs, more->pairs);

@@ -117,6 +117,9 @@ typedef struct bt_price_step {
     uint64_t rows, logits, pairs, positions; /* of all sequences together */
     uint64_t sequences;
     uint64_t single_rows, single_positions; /* of these, those of sequences that have one row */
+    /* The most positions of a sequence that has one row; rows and pairs of another one, with the most pairs a row. 0:
+     * all are alike. */
+    uint64_t single_longest, longest_rows, longest_pairs;
 } bt_price_step;
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
 /* A profile and a model fix this much of all steps, so that a step costs few divisions. It borrows nothing. */

@@ -349,6 +349,12 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
                            "field 'attention', object %" PRIu32 ", 'row_launch_ns': %" PRIu32
                            " is more than 'launch_ns', %" PRIu32 "; at most that",
                            i + 1, k->row_launch_ns, k->launch_ns);
+        if (t->points > 1 && k->half_rows && !k->peak_permille)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32
+                           ", 'half_rows': the share of several 'efficiency' goes by rows already; give "
+                           "'peak_permille' too",
+                           i + 1);
         if (k->kv_bytes_per_us > t->memory_bytes_per_us)
             return bt_fail(fault, BT_EFORMAT,
                            "field 'attention', object %" PRIu32 ", 'kv_bytes_per_us': %" PRIu64

@@ -192,14 +192,12 @@ static void batches_and_contexts_are_not_less(world *w)
 
 /* Sequences of all lengths together, to which one more comes, or another row of a piece. A piece of one row
  * is left out: the kernel of single rows runs it, and that of pieces may hide it behind what others compute.
- * So is attention with the share of products, which goes by the rows of all sequences: a short one beside a
- * long one makes the long one's pairs faster. */
+ * No profile has half_rows beside the share of products. */
 static void a_mixture_with_more_is_not_less(world *w)
 {
-    const bt_profile_time *t = &w->profile.time;
-    uint32_t own = 0;
-    while (own < t->kernels && t->attention[own].peak_permille) own++;
-    if (t->points > 1 && (!own || own < t->kernels)) return;
+    bt_profile_time *t = &w->profile.time;
+    for (uint32_t i = 0; t->points > 1 && i < t->kernels; i++)
+        if (!t->attention[i].peak_permille) t->attention[i].half_rows = 0;
     for (int i = 0; i < 60; i++) {
         const uint64_t first = draw(w, 0, 100000), rows = draw(w, 2, 4096);
         bt_price_step mixture = bt_price_decode_step(draw(w, 1, 256), draw(w, 1, 100000));

@@ -128,6 +128,8 @@ static void a_wrong_time_is_told_what_would_do(void **state)
         {TIME(BASE ",\"attention\":[{},{\"half_row\":3}]"),
          "object 2: 'half_row' is no field of it; did you mean 'half_rows'?"},
         {TIME(BASE ",\"attention\":[{\"peak_permille\":1001}]"), "the nearest is 1000"},
+        {TIME(BASE ",\"efficiency\":[[1,5],[32,160]],\"attention\":[{\"half_rows\":8}]"),
+         "'half_rows': the share of several 'efficiency' goes by rows already"},
         {TIME(BASE ",\"attention\":[{\"kv_bytes_per_us\":101}]"), "is more than 'memory_bytes_per_us', 100"},
         {TIME(BASE ",\"attention\":[{\"launch_ns\":7,\"row_launch_ns\":8}]"), "is more than 'launch_ns', 7"},
         {TIME(BASE ",\"tile_rows\":256"), "both or none"},
