@@ -392,7 +392,7 @@ bt_err tool_simulate_found_plot(const char *path, const tool_simulate_found *x, 
                   "content='light dark'><title>A sweep</title><style>body{margin:0 auto;max-width:1000px;"
                   "background:var(--back);color:var(--ink);font:14px system-ui,'DejaVu Sans',sans-serif}"
                   "svg{display:block}table{border-collapse:collapse;width:81.25%;margin:8px 0 24px 10.9%;"
-                  "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin:4px 0 4px 10.9%}"
+                  "font-variant-numeric:tabular-nums}th{color:var(--soft)}p{margin:4px 7.8% 4px 10.9%}"
                   "th,td{text-align:right;padding:4px 0 4px 12px;border-bottom:1px solid var(--rule)}"
                   ".best td{color:var(--c);font-weight:600}h2{font-size:15px;margin-left:10.9%}"
                   ".facts td{text-align:left;overflow-wrap:anywhere;vertical-align:top}"

@@ -1,6 +1,6 @@
 /* baton calibrate in front of a running system: it ends with a profile that baton simulate takes, and that
- * prices what was held out. A busy machine measures anything, which shows in the times of one length; then
- * errors are not looked at. */
+ * prices what was held out. A busy machine measures anything, which shows in the times of one length: the
+ * quietest of a few calibrations judges, and what its times are apart is no error of the profile. */
 #include "tests/helpers/cluster/cluster.h"
 
 #include <setjmp.h>
@@ -13,7 +13,10 @@
 
 #include <cmocka.h>
 
-static const double SPREAD = 0.03; /* of a quiet machine's times of one length, at most */
+enum { MOST = 4 };                /* calibrations */
+static const double QUIET = 0.03, /* how far the least time of a length lies below its median on a quiet
+                                     machine */
+    BUSY = 0.15;                  /* and where nothing can be said */
 
 static json_int_t number(const json_t *j, const char *key)
 {
@@ -54,21 +57,31 @@ static void what_this_machine_takes_is_predicted_within_8_percent(void **state)
     cluster sys;
     char box[512];
     const char *model = getenv("BATON_TEST_MODEL");
+    double spread = 1, median = 1;
+    char seed[8];
     if (!model || !*model) skip();
     (void)snprintf(box, sizeof box, "%s", spawn_path("box.json"));
     assert_true(CLUSTER(&sys, model, "-c", "512", "--threads", "1"));
-    json_t *m = spawn_json(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--json", "--longest",
-                                 "256", "-n", "8", "--batch", "2"));
+    for (int i = 0; i < MOST && spread > QUIET; i++) {
+        (void)snprintf(seed, sizeof seed, "%d", i + 1); /* other words: no prefix is kept */
+        json_t *m = spawn_json(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--json",
+                                     "--longest", "256", "-n", "8", "--batch", "2", "--seed", seed));
+        const double apart = json_number_value(json_object_get(m, "spread")),
+                     error =
+                         json_number_value(json_object_get(json_object_get(m, "held_out"), "median_error"));
+        char *programs = json_dumps(json_object_get(m, "program_rows"), JSON_COMPACT);
+        assert_non_null(programs);
+        print_message("spread %.3f, median error %.3f, programs %s\n", apart, error, programs);
+        if (apart < spread) {
+            spread = apart;
+            median = error;
+        }
+        free(programs);
+        json_decref(m);
+    }
     assert_true(cluster_stop(&sys));
-    const double spread = json_number_value(json_object_get(m, "spread")),
-                 median = json_number_value(json_object_get(json_object_get(m, "held_out"), "median_error"));
-    char *programs = json_dumps(json_object_get(m, "program_rows"), JSON_COMPACT);
-    assert_non_null(programs);
-    print_message("spread %.3f, median error %.3f, programs %s\n", spread, median, programs);
-    free(programs);
-    json_decref(m);
-    if (spread > SPREAD) skip();
-    assert_true(median <= 0.08);
+    if (spread > BUSY) skip();
+    assert_true(median <= 0.08 + (spread > QUIET ? spread : 0));
 }
 
 int main(void)
