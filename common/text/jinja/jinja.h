@@ -23,7 +23,7 @@
 
 enum {
     BT_JINJA_MAX_SOURCE_BYTES = 64 << 10,
-    BT_JINJA_MAX_STEPS = 10 * 1000 * 1000, /* a step: a node evaluated, an item walked, or 64 bytes copied or searched
+    BT_JINJA_MAX_STEPS = 10000000,         /* a step: a node evaluated, an item walked, or 64 bytes copied or searched
                                             */
     BT_JINJA_MAX_DEPTH = 64,               /* of blocks and brackets in a source, of calls, of lists in lists */
     BT_JINJA_MAX_FRAMES = 1024,            /* evaluations that are open at once, one inside the other */
