@@ -36,7 +36,7 @@ enum {
 typedef struct bt_jinja bt_jinja;
 
 /* Copies the source, which need not be NUL-terminated. Faults begin with "line L, column C: ", both from 1, columns in
- * characters. BT_EFORMAT: not UTF-8, no Jinja, or a filter, test or tag that there is not (a filter or test inside
+ * characters. BT_EFORMAT: not UTF-8, no Jinja, or a filter, test, function or tag that there is not (one inside
  * {% if %} is reported when it is reached, as jinja2 does). BT_ELIMIT: larger or deeper than the limits above, which
  * the fault names. */
 bt_err bt_jinja_parse(bt_jinja **ret, const char *source, size_t len, bt_fault *fault);

@@ -48,6 +48,7 @@ static jj_node *target_name(jj_parse *p, bool with_member)
     }
     jj_node *n = bt_jj_parse_node(p, JJ_NAME, t.at);
     if (!n || !bt_jj_parse_name(p, &n->name, t.ptr, t.len) || !bt_jj_parse_next(p)) return NULL;
+    p->is_set[n->name] = true;
     if (!with_member || !bt_jj_parse_skip_op(p, ".")) return n;
     if (p->now.kind != JJ_T_NAME) {
         bt_jj_parse_fail(p, &p->now, "a name is expected");
@@ -196,7 +197,9 @@ static jj_node *macro_body(jj_parse *p, jj_node *n, const char *end)
     const unsigned callers = p->callers, varargs = p->varargs, kwargs = p->kwargs;
     const int loops = p->loops;
     p->loops = 0;
+    p->macros++;
     if (!body_to(p, &n->body, end)) return NULL;
+    p->macros--;
     p->loops = loops;
     n->params->has_caller = p->callers > callers;
     n->params->has_varargs = p->varargs > varargs;
@@ -359,6 +362,13 @@ bt_jinja *bt_jj_parse_template(jj_run *r, const char *source, size_t len)
         !bt_jj_parse_name(&p, &j->kwargs, "kwargs", 6) || !bt_jj_parse_next(&p) || !bt_jj_parse_next(&p) ||
         !statements(&p, &j->body, NULL))
         return NULL;
+    if (!p.unknown && p.uncallable && !p.is_set[p.uncallable->kid.node[0]->name]) {
+        const jj_str *name = j->name[p.uncallable->kid.node[0]->name];
+        r->at = p.uncallable->at;
+        bt_jj_fail(r, BT_EFORMAT, "there is no function '%.*s'", name->len < 60 ? (int)name->len : 60,
+                   name->ptr);
+        return NULL;
+    }
     if (!p.unknown) return j;
     r->at = p.unknown->at;
     bt_jj_fail(r, BT_EFORMAT, "No %s named '%.*s'.", p.unknown->kind == JJ_FILTER ? "filter" : "test",

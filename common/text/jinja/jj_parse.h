@@ -10,10 +10,13 @@ typedef struct jj_parse {
     jj_token now, ahead;
     bt_jinja *j;
     size_t names_cap, members_cap;
+    bool *is_set;                      /* [names_cap]: something assigns to the name */
     int depth;                         /* of brackets and blocks */
     int loops;                         /* that are open, in this macro */
     int ifs;                           /* that are open */
     const jj_node *unknown;            /* the first filter or test that there is not, outside of an if */
+    int macros;                        /* that are open */
+    const jj_node *uncallable;         /* the first call, certain to be reached, of what may be no function */
     unsigned callers, varargs, kwargs; /* how often these were named */
 } jj_parse;
 

@@ -131,7 +131,10 @@ bool bt_jj_parse_name(jj_parse *p, uint32_t *ret, const char *name, size_t len)
         const size_t cap = p->names_cap ? 2 * p->names_cap : 32;
         const jj_str **q = bt_jj_grow(p->run, j->name, j->names * sizeof *q, cap * sizeof *q);
         if (!q) return false;
+        bool *is_set = bt_jj_grow(p->run, p->is_set, j->names * sizeof *is_set, cap * sizeof *is_set);
+        if (!is_set) return false;
         j->name = q;
+        p->is_set = is_set;
         p->names_cap = cap;
     }
     if (!(j->name[j->names] = bt_jj_str_new(p->run, name, len, true))) return false;
@@ -291,6 +294,9 @@ static jj_node *call(jj_parse *p, jj_node *of)
     p->depth--;
     jj_node *n = args ? over(p, JJ_CALL, at, 1, of, NULL, NULL) : NULL;
     if (n) n->args = args;
+    if (n && of->kind == JJ_NAME && !p->uncallable && p->ifs + p->loops + p->macros == 0 &&
+        !bt_jj_global_find(p->j->name[of->name]->ptr, p->j->name[of->name]->len))
+        p->uncallable = n;
     return whole(p, n);
 }
 
@@ -522,6 +528,7 @@ static jj_node *chain(jj_parse *p, level l)
     if (l == UNARY) return unary(p, true);
     if (l == NOT) return negation(p);
     const jj_place at = p->now.at;
+    const jj_node *uncallable = p->uncallable;
     jj_node *first = chain(p, l + 1), *n = NULL;
     size_t cap = 0, ops_cap = 0;
     for (;;) {
@@ -540,6 +547,7 @@ static jj_node *chain(jj_parse *p, level l)
         n->op[n->kid.len] = (uint8_t)op;
         if (!bt_jj_parse_add(p, &n->kid, &cap, chain(p, l + 1))) return NULL;
     }
+    if (n && (l == OR || l == AND)) p->uncallable = uncallable; /* what follows may not be reached */
     return n ? whole(p, n) : first;
 }
 
@@ -547,7 +555,7 @@ static jj_node *chain(jj_parse *p, level l)
 static jj_node *choice(jj_parse *p)
 {
     const jj_place at = p->now.at;
-    const jj_node *unknown = p->unknown;
+    const jj_node *unknown = p->unknown, *uncallable = p->uncallable;
     jj_node *n = chain(p, OR);
     while (n && bt_jj_parse_is_name(&p->now, "if")) {
         if (!bt_jj_parse_deeper(p) || !bt_jj_parse_next(p)) return NULL;
@@ -556,6 +564,7 @@ static jj_node *choice(jj_parse *p)
         p->depth--;
         n = cond ? over(p, JJ_COND, at, 3, n, cond, other) : NULL;
         p->unknown = unknown;
+        p->uncallable = uncallable;
     }
     return n;
 }

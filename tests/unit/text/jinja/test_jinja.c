@@ -98,6 +98,8 @@ static void a_fault_names_line_and_column(void **state)
         {"{{ 'x' | nofilter }}", "line 1, column 10: No filter named 'nofilter'.", BT_EFORMAT},
         {"{% if x is notest %}{% endif %}", "line 1, column 12: No test named 'notest' found.", BT_EFORMAT},
         {"{% if false %}{{ 1 | nofilter }}{% endif %}ok", "", BT_OK},
+        {"x {{ nofunction(1) }}", "line 1, column 16: there is no function 'nofunction'", BT_EFORMAT},
+        {"{% if nofunction is defined %}{{ nofunction() }}{% endif %}{{ n or nofunction() }}", "", BT_OK},
         {"{% for %}", "line 1, column 8: a name to assign to is expected, not '%}'", BT_EFORMAT},
         {"{% include 'x' %}", "line 1, column 4: the tag 'include' is not for templates of one file",
          BT_EFORMAT},
