@@ -103,7 +103,8 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
     bt_encoder *enc = ud;
     const bt_tokenizer *tok = enc->tok;
     bt_err e = BT_OK;
-    if (bt_pretok_traits(tok->pretok) & BT_PRETOK_WHOLE_WORDS) {
+    const unsigned traits = bt_pretok_traits(tok->pretok);
+    if (traits & BT_PRETOK_WHOLE_WORDS) {
         const int32_t id = bt_tokenizer_find_word(tok, word, len);
         if (id >= 0) return bt_tokenizer_emit(enc, id, fault);
     }
@@ -114,6 +115,9 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
     for (size_t i = 0; i < len; i++) {
         int32_t id = tok->byte_id[(unsigned char)word[i]];
         if (id < 0 && (id = tok->fallback) < 0) {
+            if (traits & BT_PRETOK_REFUSES)
+                return bt_tokenizer_no_token((unsigned char)word[i],
+                                             enc->at + (size_t)(word + i - enc->plain), fault);
             enc->left_out++; /* what stands around it may join */
             continue;
         }
@@ -134,7 +138,8 @@ bt_err bt_bpe_encode(bt_encoder *enc, const char *text, size_t len, bt_fault *fa
     char *normal = NULL;
     if ((bt_pretok_traits(p) & BT_PRETOK_NFC) && bt_utf8_nfc(&normal, &len, text, len) < 0)
         return bt_fail(fault, BT_ENOMEM, "out of memory composing the characters of %zu bytes of text", len);
-    const bt_err e = bt_pretok_split(p, normal ? normal : text, len, encode_word, enc, fault);
+    enc->plain = normal ? normal : text;
+    const bt_err e = bt_pretok_split(p, enc->plain, len, encode_word, enc, fault);
     free(normal);
     return e;
 }

@@ -16,7 +16,7 @@
  *
  * Bytes that the vocabulary has no token for become its unknown token, of type BT_TOKEN_UNKNOWN (in llama: one for a
  * row of such characters). Where it has none, gpt2 leaves such bytes out, as the models' own tokenizers do, and counts
- * them; llama refuses the text. */
+ * them; llama refuses the text, and so does gpt2 with the pre-tokenizer tekken. */
 enum {
     BT_TOKENIZER_MAX_TOKENS = 1 << 20,
     BT_TOKENIZER_MAX_MERGES = 1 << 21,

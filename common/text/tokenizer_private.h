@@ -49,8 +49,9 @@ typedef struct bt_encoder {
     const bt_tokenizer *tok;
     int32_t *id;
     size_t count, cap, count_max;
-    size_t at;       /* where the plain text being encoded begins in the whole */
-    size_t left_out; /* bytes */
+    size_t at;         /* where the plain text being encoded begins in the whole */
+    const char *plain; /* gpt2: that text, as it is cut into words */
+    size_t left_out;   /* bytes */
     bt_merge merge;
     char *scratch; /* spm: the text as it is joined */
     size_t scratch_cap;

@@ -48,6 +48,12 @@ static void cuts_as_each_model_was_trained(void **s)
     check("llama-bpe", text, "I|'m| |123|4| ok|!!\n\n| | x");
     check("qwen2", text, "I|'m| |1|2|3|4| ok|!!\n\n| | x");
     check("smollm", text, "I|'m| |1|2|3|4| ok|!!|\n\n | x");
+    check("dbrx", text, "I|'m| |123|4| ok|!!\n\n| | x");
+    check("gpt-4o", text, "I'm| |123|4| ok|!!\n\n| | x");
+    check("tekken", text, "I|'m| |1|2|3|4| ok|!!\n\n| | x");
+    check("deepseek-v3", text, "I|'m| |123|4| ok|!!\n\n| | x");
+    check("deepseek-llm", text, "I|'|m| |1|2|3|4| ok|!!|\n|\n| | x");
+    check("deepseek-coder", text, "I|'|m| |1|2|3|4| ok|!!|\n|\n| | x");
     check("gpt-2", "", "");
     check("smollm", "", "");
 }
@@ -81,6 +87,26 @@ static void sees_the_end_of_a_part_before_a_digit(void **s)
     check("smollm", "33", "3|3");
 }
 
+static void cuts_before_capitals_and_around_scripts(void **s)
+{
+    (void)s;
+    check("gpt-4o", "HTMLParser's a/b/\n", "HTMLParser's| a|/b|/\n");
+    check("tekken", "fooBar FOO", "foo|Bar| FOO");
+    check("deepseek-v3", "x=f(\u6211\u60f3 a\u0301)", "x|=f|(|\u6211\u60f3| a\u0301|)");
+    check("deepseek-llm", "a   ", "a|   ");
+    check("deepseek-llm", "a   \U0001F999", "a|   \U0001F999");
+    check("deepseek-coder", "x \u6211\u60f3.", "x| |\u6211\u60f3|.");
+}
+
+/* PCRE2 10.42 ends at Unicode 14; U+31353 is a letter of 15, U+1E4F0 a number. */
+static void knows_letters_and_numbers_of_unicode_16(void **s)
+{
+    (void)s;
+    check("gpt-2", "a\U00031353", "a\U00031353");
+    check("smollm", "1\U0001E4F0", "1|\U0001E4F0");
+    check("deepseek-v3", "a\U0001F6DC", "a|\U0001F6DC");
+}
+
 static void joins_newlines_to_what_stands_before(void **s)
 {
     (void)s;
@@ -93,9 +119,9 @@ static void joins_newlines_to_what_stands_before(void **s)
 static void knows_other_names_of_the_same(void **s)
 {
     (void)s;
-    static const char *const names[] = {"gpt-2",    "gpt2",  "llama-bpe",        "llama3",
-                                        "llama-v3", "qwen2", "deepseek-r1-qwen", "smollm",
-                                        "starcoder"};
+    static const char *const names[] = {"gpt-2",     "gpt2",  "llama-bpe",        "llama3",
+                                        "llama-v3",  "qwen2", "deepseek-r1-qwen", "smollm",
+                                        "starcoder", "phi-2", "refact",           "smaug-bpe"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bt_pretok *p = NULL;
         assert_int_equal(bt_pretok_new(&p, names[i], strlen(names[i]), NULL), BT_OK);
@@ -114,7 +140,9 @@ static void names_an_unknown_one_and_the_known(void **s)
     assert_int_equal(bt_pretok_new(&p, "te\nkken", 7, &f), BT_EVERSION);
     assert_ptr_equal(p, &p);
     assert_string_equal(
-        f.text, "tokenizer.ggml.pre is 'te?kken'; this build knows gpt-2, llama-bpe, qwen2 and smollm");
+        f.text,
+        "tokenizer.ggml.pre is 'te?kken'; this build knows gpt-2, llama-bpe, qwen2, smollm, command-r, "
+        "olmo, dbrx, gpt-4o, tekken, deepseek-v3, deepseek-llm and deepseek-coder");
     assert_int_equal(bt_pretok_new(&p, "gpt-", 4, &f), BT_EVERSION);
     assert_int_equal(bt_pretok_new(&p, NULL, 0, &f), BT_EVERSION);
     bt_pretok_free(NULL);
@@ -155,12 +183,15 @@ static bt_err measure(void *ud, const char *word, size_t len, bt_fault *fault)
 static void takes_long_runs_in_linear_steps(void **s)
 {
     (void)s;
-    static const char *const names[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
-    static const char *const units[] = {" ",      "a",          "1",  "\n", " \n",    "!",   "'",
-                                        "\u3000", "\U0001F999", " a", "'s", "\n   x", "\t\r"};
+    static const char *const names[] = {"gpt-2",        "llama-bpe",     "qwen2",  "smollm",
+                                        "dbrx",         "gpt-4o",        "tekken", "deepseek-v3",
+                                        "deepseek-llm", "deepseek-coder"};
+    static const char *const units[] = {
+        " ",      "a",          "1",  "\n", " \n",    "!",   "'", "A", "\u0301", "\u6211", "    \U0001F999",
+        "\u3000", "\U0001F999", " a", "'s", "\n   x", "\t\r"};
     enum { BYTES = 1 << 18 };
-    char *text = malloc(BYTES + 8);
-    for (size_t i = 0; i < 4; i++) {
+    char *text = malloc(BYTES + 16);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         bt_pretok *p;
         assert_int_equal(bt_pretok_new(&p, names[i], strlen(names[i]), NULL), BT_OK);
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
@@ -187,6 +218,8 @@ int main(void)
         cmocka_unit_test(looks_at_contractions_in_capitals_where_the_model_does),
         cmocka_unit_test(takes_unicode_space_letters_and_numbers),
         cmocka_unit_test(sees_the_end_of_a_part_before_a_digit),
+        cmocka_unit_test(cuts_before_capitals_and_around_scripts),
+        cmocka_unit_test(knows_letters_and_numbers_of_unicode_16),
         cmocka_unit_test(joins_newlines_to_what_stands_before),
         cmocka_unit_test(knows_other_names_of_the_same),
         cmocka_unit_test(names_an_unknown_one_and_the_known),

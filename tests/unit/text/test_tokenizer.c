@@ -246,6 +246,16 @@ static void leaves_bytes_without_a_token_out_and_counts_them(void **s)
     CHECK(tok, "a\4", 0, "a+<|end|>");
     assert_int_equal(bt_tokenizer_left_out_bytes(tok), 0);
     bt_tokenizer_free(tok);
+    small_bpe(&vocab, "tekken"); /* its reference refuses them */
+    vocab.token[small_bpe_byte(4)].type = BT_TOKEN_UNUSED;
+    tok = make();
+    int32_t *ids;
+    size_t n;
+    bt_fault f;
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "<|end|>a \4", 10, BT_ENCODE_SPECIAL, &f), BT_EARG);
+    assert_string_equal(
+        f.text, "the text has the byte 0x04 at byte 9, for which this model's vocabulary has no token");
+    bt_tokenizer_free(tok);
 }
 
 static void composes_characters_where_the_model_was_trained_so(void **s)
