@@ -182,8 +182,7 @@ static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
     bt_price_sum s = {.ns = plus(most(compute, memory), at(&g->scores, pairs, 0)),
-                      .ops = at(&g->ops, pairs, positions),
-                      .bytes = at(&g->bytes, pairs, positions),
+                      .ops = at(&g->ops, pairs, positions), .bytes = at(&g->bytes, pairs, positions),
                       .chunks = 1};
     s.term_ns[BT_TERM_FIXED] = g->launch_ns;
     s.term_ns[BT_TERM_ALL_REDUCE] = g->all_reduce_ns;
@@ -275,10 +274,7 @@ static const bt_price_form forms[BT_PRICE_FORMS] = {
     {"int8", {.weight_bits = 8, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 1062}},
     {"fp4", {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16, .weight_bytes_permille = 625}},
     {"fp8",
-     {.weight_bits = 8,
-      .input_bits = 8,
-      .kv_elem_bits = 16,
-      .weight_bytes_permille = 1000,
+     {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16, .weight_bytes_permille = 1000,
       .is_float = true}},
     {"nvfp4",
      {.weight_bits = 4, .input_bits = 4, .kv_elem_bits = 16, .weight_bytes_permille = 563, .is_float = true}},
@@ -566,10 +562,7 @@ bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
 {
-    bt_price_step s = {.rows = rows,
-                       .logits = 1,
-                       .sequences = 1,
-                       .pairs = pairs_of(first, rows),
+    bt_price_step s = {.rows = rows, .logits = 1, .sequences = 1, .pairs = pairs_of(first, rows),
                        .positions = plus(first, rows)};
     if (rows == 1) s.single_rows = 1, s.single_positions = s.positions;
     return s;

@@ -126,8 +126,7 @@ bool val_recipe(bt_price_recipe *ret, const val_row *r)
     while (!known && i < sizeof forms / sizeof *forms && strcmp(forms[i].name, name)) i++;
     if (i == sizeof forms / sizeof *forms) return false;
     *ret = known ? known->recipe
-                 : (bt_price_recipe){.weight_bits = forms[i].weight_bits,
-                                     .input_bits = forms[i].input_bits,
+                 : (bt_price_recipe){.weight_bits = forms[i].weight_bits, .input_bits = forms[i].input_bits,
                                      .weight_bytes_permille = forms[i].permille};
     ret->kv_elem_bits = strcmp(r->form + len, "/fp8") ? 16 : 8;
     return true;
@@ -146,14 +145,8 @@ bool val_dims(bt_dims *ret, const char *shape)
     const int have_n =
         sscanf(said + 1, "%u/%u/%u/%u/%u/%u/%u/%u", &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6], &n[7]);
     if (have_n == 8)
-        *ret = (bt_dims){.layers = n[0],
-                         .hidden = n[1],
-                         .ffn = n[2],
-                         .heads = n[3],
-                         .kv_heads = n[4],
-                         .head_dim = n[5],
-                         .ffn_matrices = n[6],
-                         .vocab = n[7]};
+        *ret = (bt_dims){.layers = n[0],   .hidden = n[1],   .ffn = n[2],          .heads = n[3],
+                         .kv_heads = n[4], .head_dim = n[5], .ffn_matrices = n[6], .vocab = n[7]};
     else ret->ffn = n[0] / 2;
     return have_n == 8 || have_n == 1;
 }
@@ -178,11 +171,8 @@ static double linear_us(const bt_profile *p, const val_row *r, const bt_price_re
     unsigned inputs = 0, outputs = 0;
     if (sscanf(r->shape, "%ux%u", &inputs, &outputs) != 2) return 0;
     if (r->kind == VAL_MATRIX) {
-        const bt_time_matrix m = {.rows = r->rows,
-                                  .inputs = inputs,
-                                  .outputs = outputs,
-                                  .weight_bits = f->weight_bits,
-                                  .input_bits = f->input_bits};
+        const bt_time_matrix m = {.rows = r->rows, .inputs = inputs, .outputs = outputs,
+                                  .weight_bits = f->weight_bits, .input_bits = f->input_bits};
         return (double)bt_time_of_matrix(p, &m) / 1e3;
     }
     const bt_profile k = kernel_of(p);
@@ -224,14 +214,11 @@ static double attention_us(const bt_profile *p, const val_row *r, const bt_price
     if (sscanf(r->shape, "%u/%u/%u", &heads, &kv_heads, &head_dim) != 3) return 0;
     bt_profile k = kernel_of(p);
     k.companion = false; /* no small operators */
-    const bt_price_model m = {.operators = 1,
-                              .layers = 1,
-                              .heads = heads,
-                              .kv_heads = kv_heads,
-                              .head_dim = head_dim,
-                              .kv_bytes = (uint64_t)2 * kv_heads * head_dim * f->kv_elem_bits / 8,
-                              .weight_bits = 16,
-                              .input_bits = 16};
+    const bt_price_model m = {
+        .operators = 1,       .layers = 1,
+        .heads = heads,       .kv_heads = kv_heads,
+        .head_dim = head_dim, .kv_bytes = (uint64_t)2 * kv_heads * head_dim * f->kv_elem_bits / 8,
+        .weight_bits = 16,    .input_bits = 16};
     bt_price_step s = {.rows = 0};
     if (r->kind == VAL_ATTENTION_STEP) {
         s = bt_price_decode_step(r->batch, r->context);

@@ -14,9 +14,7 @@ typedef struct config {
 } config;
 
 static const bt_opt opts[] = {
-    {.of = &tool_output_opts,
-     .name = "json",
-     BT_OPT_AT(config, json),
+    {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: profiles[], each as its file, with the source of every value"},
 };
 

@@ -186,9 +186,7 @@ static row priced(const bt_profile *p, const char *model)
     static const uint32_t rows[] = {32, 64, 128, 256};
     static const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16},
                                  w8 = {.weight_bits = 8, .input_bits = 8, .kv_elem_bits = 16},
-                                 q4 = {.weight_bits = 4,
-                                       .input_bits = 16,
-                                       .kv_elem_bits = 16,
+                                 q4 = {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
                                        .weight_bytes_permille = 562};
     const bt_dims *s = bt_dims_find(model);
     const bt_price_model m = bt_price_model_of(s, p->companion ? &f16 : &q4);

@@ -54,8 +54,7 @@ static void draw_model(world *w)
                         .head_dim = sizes[draw(w, 0, 3)],
                         .vocab = (uint32_t)draw(w, 1000, 200000),
                         .ffn_matrices = (uint32_t)draw(w, 2, 3)};
-    w->recipe = (bt_price_recipe){.weight_bits = bits[draw(w, 0, 2)],
-                                  .input_bits = draw(w, 0, 1) ? 8 : 16,
+    w->recipe = (bt_price_recipe){.weight_bits = bits[draw(w, 0, 2)], .input_bits = draw(w, 0, 1) ? 8 : 16,
                                   .kv_elem_bits = draw(w, 0, 1) ? 8 : 16};
     if (!draw(w, 0, 3)) { /* FP8 or NVFP4, on a device that has them */
         w->recipe = bt_price_form_find(draw(w, 0, 1) ? "fp8" : "nvfp4")->recipe;
