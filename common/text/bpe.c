@@ -51,8 +51,8 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     size_t slots = 64;
     while (slots < 2 * src->merge_count) slots *= 2; /* merge_count <= BT_TOKENIZER_MAX_MERGES */
     if (!(tok->merge = malloc(slots * sizeof *tok->merge)))
-        return bt_fail(fault, BT_ENOMEM, "out of memory for the %zu merges of tokenizer.ggml.merges",
-                       src->merge_count);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the %zu merges of tokenizer.ggml.merges, %zu MiB",
+                       src->merge_count, slots * sizeof *tok->merge >> 20);
     tok->merge_mask = slots - 1;
     for (size_t i = 0; i < slots; i++) tok->merge[i].pair = BT_TOKENIZER_NO_PAIR;
     char bytes[2 * BT_TOKENIZER_MAX_TOKEN_BYTES];

@@ -159,7 +159,10 @@ static bt_err load_tokens(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     tok->word_mask = slots - 1;
     if (tok->is_spm) tok->score = calloc(n, sizeof *tok->score);
     if (!is_word || !tok->begin || !tok->type || !tok->is_eog || !tok->word || (tok->is_spm && !tok->score)) {
-        e = bt_fail(fault, BT_ENOMEM, "out of memory for the %zu tokens of tokenizer.ggml.tokens", n);
+        const size_t each = sizeof *tok->begin + sizeof *tok->type + sizeof *tok->is_eog + sizeof *is_word +
+                            (tok->is_spm ? sizeof *tok->score : 0);
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the %zu tokens of tokenizer.ggml.tokens, %zu MiB", n,
+                    (n * each + slots * sizeof *tok->word) >> 20);
         goto out;
     }
     for (size_t i = 0; i < n; i++) {
