@@ -557,13 +557,9 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
 bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
 {
     const uint64_t positions = times(batch, ctx);
-    return (bt_price_step){.rows = batch,
-                           .logits = batch,
-                           .pairs = positions,
-                           .positions = positions,
-                           .sequences = batch,
-                           .single_rows = batch,
-                           .single_positions = positions};
+    return (bt_price_step){
+        .rows = batch,      .logits = batch,      .pairs = positions,           .positions = positions,
+        .sequences = batch, .single_rows = batch, .single_positions = positions};
 }
 
 bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
