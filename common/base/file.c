@@ -272,8 +272,8 @@ out:
 
 void bt_file_unmap(const uint8_t *bytes, size_t n) { (void)munmap((void *)(uintptr_t)bytes, n); }
 
-/* What each process has mapped is in its /proc/PID/maps, for the owner to read; the path is the last field.
- */
+/* The files that a process has mapped are in its /proc/PID/maps, for the owner to read; the path is the last
+ * field. */
 void bt_file_each_mapped(bt_file_mapped_fn *fn, void *ud)
 {
     char path[300], line[4096 + 128];

@@ -26,7 +26,7 @@ typedef struct bt_hub_ref {
 bool bt_hub_is_ref(const char *text);                                        /* whether it begins with "hf:" */
 bt_err bt_hub_ref_parse(bt_hub_ref *ret, const char *text, bt_fault *fault); /* BT_EARG */
 
-/* What the hub says. Only GGUF files count that have a size, a hash and a path of plain names (model/known.h). */
+/* The hub's answer. Only GGUF files count that have a size, a hash and a path of plain names (model/known.h). */
 typedef struct bt_hub_file {
     const char *path, *sha256; /* of the repository; 64 small hexadecimal digits */
     uint64_t bytes;            /* 1 to 2^50 */
@@ -43,9 +43,10 @@ typedef struct bt_hub_repo {
 bt_err bt_hub_repo_parse(bt_hub_repo *ret, const char *json, size_t len, bt_fault *fault);
 void bt_hub_repo_done(bt_hub_repo *r);
 
-/* Which of n paths a quant means: ret[0 .. *ret_n) are their indices, one file or all parts in order. A quant stands at
- * the end of a path, before ".gguf" and what counts parts, in letters of either case. Without one it is q4_k_m, or the
- * only model that there is. BT_EARG with the choices: none or several fit; BT_EFORMAT: a part is missing. */
+/* The paths, of n, that a quant means: ret[0 .. *ret_n) are their indices, one file or all parts in order. A quant
+ * stands at the end of a path, before ".gguf" and what counts parts, in letters of either case. Without one it is
+ * q4_k_m, or the only model that there is. BT_EARG with the choices: none or several fit; BT_EFORMAT: a part is
+ * missing. */
 bt_err bt_hub_choose(size_t ret[BT_GGUF_MAX_PARTS], size_t *ret_n, const char *const *path, size_t n, const char *quant,
                      bt_fault *fault);
 /* The quant of a path, as it is written there: what stands behind its last '-' or '.'. The length without ".gguf" and

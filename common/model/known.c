@@ -15,7 +15,7 @@ static const char built_in[] =
 enum { MAX_FILE_NAME = 200, MAX_FILE_PATH = 255, SHA256_DIGITS = 64 };
 static const uint64_t MAX_BYTES = UINT64_C(1) << 50;
 
-/* What a text may be. */
+/* Kinds of text. */
 typedef enum kind { TEXT, NAME, FILE_NAME, FILE_PATH, SHA256 } kind;
 static const char *const kind_words[] = {
     [TEXT] = "1 to 127 printable ASCII characters",

@@ -1,4 +1,4 @@
-/* Which template a model's chats go by. */
+/* The template that a model's chats go by. */
 #include "model/templates.h"
 
 #include "base/file.h"

@@ -263,7 +263,7 @@ static int32_t mark_at(const bt_tokenizer *tok, bt_text_span text)
     return found;
 }
 
-/* What the template writes behind the last answer of a chat that it is at the end of, or in the middle of. */
+/* The mark that the template writes behind an answer: the last of a chat, or one in the middle. */
 static int32_t closing_mark(const bt_chat *chat, const bt_tokenizer *tok, bool is_last)
 {
     bt_chat_prompt p = {0};

@@ -1,4 +1,4 @@
-/* What is a UTF-8 character and what is not, and their normal form. utf8proc knows each character's parts and
+/* UTF-8 characters, bytes that are none, and the normal form. utf8proc knows each character's parts and
  * what composes; its own sorting of marks takes quadratic time, so marks are sorted here. */
 #include "text/utf8.h"
 

@@ -27,7 +27,7 @@ bt_err gw_text_open(gw_text *ret, const bt_gguf *g, const char *chat_template, b
 void gw_text_close(gw_text *t);
 void gw_text_name_ends(bt_buf *out, const gw_text *t); /* "<|im_end|> (2), </s> (1)": the ids that end an answer */
 
-/* What a chat may take of the template where others wait meanwhile: at most 2 ms on a machine of today. */
+/* Limits of a template where others wait for the chat's rendering: at most 2 ms on a machine of today. */
 enum { GW_TEXT_QUICK_STEPS = 15000, GW_TEXT_QUICK_BYTES = 1 << 16 };
 
 /* The prompt of a chat as text. With limits in r->talk that are too small: BT_EAGAIN, without words. Errors as

@@ -457,8 +457,8 @@ static double less_in_draws(const run *first, const run *r, size_t time, size_t 
     return less;
 }
 
-/* Which of the two has the shorter mean in most draws: 0 the first run, 1 the other one; the share of the
- * draws in which it has. -1: there are no draws, or both are alike in all. */
+/* The run, of the two, that has the shorter mean in most draws: 0 the first run, 1 the other one; the share
+ * of the draws in which it has. -1: there are no draws, or both are alike in all. */
 static int winner(const run *first, const run *r, size_t time, double *ret_certain)
 {
     size_t n = 0, alike;

@@ -1,6 +1,6 @@
-/* Any bytes as a chat template, with a conversation whose words hold a snowman. What is rendered is UTF-8,
+/* Any bytes as a chat template, with a conversation whose words hold a snowman. The rendering is UTF-8,
  * its runs cover it, a second rendering is the same, and no snowman is the template's unless the template can
- * make one. What is refused has words with a place. */
+ * make one. A refusal has words with a place. */
 #include "text/jinja/jinja.h"
 #include "text/utf8.h"
 

@@ -40,7 +40,7 @@ const bt_opt_program tool_rm_program = {
     .args_name = "NAME ...",
 };
 
-/* What a name stands for. */
+/* The files and folders of a name. */
 typedef struct named {
     char path[MAX_PATH];   /* of the file, of several the first; empty: none is here */
     char wheels[MAX_PATH]; /* the folder of its wheels; empty: a model of that name has none */
@@ -70,8 +70,8 @@ static int is_part(const struct dirent *e)
     return n > 5 && strcmp(e->d_name + n - 5, ".part") == 0;
 }
 
-/* What was fetched of a model that never became whole: a folder of wheels, or the beginnings of a hub's
- * files. Whether there was any. */
+/* Removes the pieces of a model that never became whole: a folder of wheels, or the beginnings of a hub's
+ * files. True: there were some. */
 static bool remove_beginnings(const named *n)
 {
     struct dirent **entry = NULL;

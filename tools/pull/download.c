@@ -27,7 +27,7 @@ enum {
 
 /* ---- addresses ---- */
 
-/* What makes an origin. */
+/* The parts of an origin. */
 typedef struct origin {
     char place[MAX_PLACE]; /* "https://host:443" */
     bool is_plain, is_loopback, has_user;
@@ -276,7 +276,7 @@ bt_err tool_download_text(long *ret_status, bt_buf *body, const tool_download_se
 
 /* ---- files ---- */
 
-/* What an earlier call left counts, as far as it can be a beginning of the file. */
+/* The bytes of an earlier call count, as far as they can be a beginning of the file. */
 static bt_err hash_beginning(request *r, bt_fault *fault)
 {
     struct stat st;

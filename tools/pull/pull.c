@@ -184,7 +184,7 @@ static bt_err fetch_wheel(const job *j, const bt_known_part *p, bt_fault *fault)
     return e;
 }
 
-/* What can be done by hand. */
+/* The steps by hand. */
 static void advise(const job *j)
 {
     const bt_known *m = j->m;

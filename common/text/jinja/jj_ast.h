@@ -71,7 +71,7 @@ typedef struct jj_named {
     jj_node *node;
 } jj_named;
 
-/* What follows a function's name in brackets. */
+/* The arguments behind a function's name, in brackets. */
 typedef struct jj_args {
     jj_nodes arg;
     jj_named *keyword;

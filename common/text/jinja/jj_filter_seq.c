@@ -1,4 +1,4 @@
-/* Filters of lists and mappings. What is a generator in Python is made at once and walked once. */
+/* Filters of lists and mappings. A generator of Python is made at once and walked once. */
 #include "text/jinja/jj_natives.h"
 
 #include "text/jinja/jj_case.h"
@@ -13,7 +13,7 @@
 
 static bool is_true(const jj_value *v) { return v->kind != JJ_MISSING && bt_jj_value_truth(v); }
 
-/* What Jinja sorts and compares by: an attribute, in lower case unless case counts. */
+/* The key that Jinja sorts and compares by: an attribute, in lower case unless case counts. */
 static bool key_of(jj_run *r, jj_value *ret, const jj_value *item, const jj_value *path, bool is_exact)
 {
     if (!bt_jj_op_path(r, ret, item, path)) return false;

@@ -13,7 +13,7 @@
 
 enum { MAX_WIDTH = 4096, MAX_PRECISION = 100 };
 
-/* What a directive asks for; 0: nothing. */
+/* The fields of a directive; 0: nothing. */
 typedef struct form {
     char align, sign, type; /* '<', '>', '=', '^'; '+', ' ' */
     const char *fill;       /* one character of fill_len bytes */

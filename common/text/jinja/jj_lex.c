@@ -186,7 +186,7 @@ static int hex(char c)
                                   : -1;
 }
 
-/* What Python's unicode-escape makes of the backslash at s[*at]; leaves *at behind it. */
+/* The backslash at s[*at] as Python's unicode-escape reads it; leaves *at behind it. */
 static const char *unescape(jj_buf *b, const char *s, size_t len, size_t *at)
 {
     static const char plain[] = "\\\\''\"\"a\ab\bf\fn\nr\rt\tv\v";

@@ -1,4 +1,4 @@
-/* What loops know of themselves, and what takes turns. */
+/* The members of loops, and values that take turns. */
 #include "text/jinja/jj_loop.h"
 
 #include <string.h>

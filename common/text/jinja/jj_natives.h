@@ -2,7 +2,7 @@
 #define BT_JINJA_JJ_NATIVES_H
 #include "text/jinja/jj_value.h"
 
-/* What a template can name; NULL: there is nothing of that name. A test gives a JJ_BOOL. */
+/* Names of a template; NULL: there is nothing of that name. A test gives a JJ_BOOL. */
 const jj_native *bt_jj_filter_find(const char *name, size_t len);
 const jj_native *bt_jj_test_find(const char *name, size_t len);
 const jj_native *bt_jj_global_find(const char *name, size_t len);

@@ -215,7 +215,7 @@ bool bt_jj_op_compare(jj_run *r, bool *ret, jj_op op, const jj_value *a, const j
 
 /* ---- members and elements ---- */
 
-/* What getattr() of Python finds; *is_there false: nothing. */
+/* The attribute that Python's getattr() finds; *is_there false: none. */
 static bool attribute(jj_run *r, jj_value *ret, bool *is_there, const jj_value *of, const jj_str *name)
 {
     *is_there = true;

@@ -300,7 +300,7 @@ static jj_node *call(jj_parse *p, jj_node *of)
     return whole(p, n);
 }
 
-/* What stands in [ ]: an expression or a slice. */
+/* The inside of [ ]: an expression or a slice. */
 static jj_node *subscribed(jj_parse *p)
 {
     const jj_place at = p->now.at;

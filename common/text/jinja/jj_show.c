@@ -1,4 +1,4 @@
-/* Values as text. What stands for a value (digits, quotes, brackets) has the origin of the value. */
+/* Values as text. Signs that stand for a value (digits, quotes, brackets) have the origin of the value. */
 #include "text/jinja/jj_show.h"
 
 #include "text/jinja/jinja.h"

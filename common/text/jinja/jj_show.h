@@ -4,7 +4,7 @@
 
 /* Values as text: str() and repr() of Python, and JSON as json.dumps writes it. */
 
-/* What {{ v }} adds. */
+/* The text that {{ v }} adds. */
 bool bt_jj_show_add(jj_buf *b, const jj_value *v);
 bool bt_jj_show_repr(jj_buf *b, const jj_value *v);
 /* str(v); text is given as it is. NULL where it fails. */

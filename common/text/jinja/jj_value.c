@@ -1,4 +1,4 @@
-/* What values are: making them, comparing them, walking them, calling what is ours. */
+/* Values: making them, comparing them, walking them, calling Baton's own functions. */
 #include "text/jinja/jj_value.h"
 
 #include "text/jinja/jinja.h"
@@ -102,7 +102,7 @@ const jj_value *bt_jj_dict_find(const jj_dict *d, const char *key, size_t len)
     return NULL;
 }
 
-/* What Python can hash: no list or mapping, at any depth of a tuple. */
+/* Keys are values that Python can hash: no list or mapping, at any depth of a tuple. */
 static bool check_key(jj_run *r, const jj_value *key)
 {
     if (key->kind != JJ_LIST && key->kind != JJ_DICT) return true;

@@ -47,7 +47,7 @@ struct jj_value {
     };
 };
 
-/* What an undefined value says of itself: words, or the name of what is not there. */
+/* The reason of an undefined value: words, or the name of what is not there. */
 struct jj_undefined {
     const char *words;  /* or NULL */
     const char *object; /* "dict object": what has no such attribute or element; NULL: a variable */
@@ -149,7 +149,7 @@ bool bt_jj_value_order(jj_run *r, int *ret, const jj_value *a, const jj_value *b
 bool bt_jj_value_same(const jj_value *a, const jj_value *b); /* `is` of Python, near enough */
 /* len(); -1 where it has none. */
 int64_t bt_jj_value_len(const jj_value *v);
-/* What an undefined value says where it is used; always false. */
+/* The failure of an undefined value where it is used; always false. */
 bool bt_jj_value_fail_undefined(jj_run *r, const jj_value *v);
 
 /* Walking whatever can be walked. begin: fails with Python's words where it cannot. next: false at the end or where

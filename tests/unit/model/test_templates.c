@@ -1,5 +1,5 @@
-/* Which of a file's templates, the built-in ones and files on disk is in force, and what is said where there
- * is none. */
+/* The template in force, of a file's own, the built-in ones and files on disk, and the words where there is
+ * none. */
 #include "model/templates.h"
 #include "model/gguf.h"
 #include "tests/helpers/model/tiny_gguf.h"

@@ -1,4 +1,4 @@
-/* What chats add to the template's language: variables, whose words are whose, where an answer ends. */
+/* Chats' additions to the template's language: variables, origins of words, ends of answers. */
 #include "text/chat.h"
 #include "tests/helpers/model/small_vocab.h"
 
@@ -226,7 +226,7 @@ static void keeps_a_user_from_naming_control_tokens(void **s)
     assert_int_equal(ends, 0);
 }
 
-/* Which ids end answers, as " name name". */
+/* The ids that end answers, as " name name". */
 static void ends_are(const char *tmpl, const char *want)
 {
     char got[256] = "";

@@ -1,4 +1,4 @@
-/* Whose the bytes of a rendering are, limits, and errors with their places. */
+/* Origins of a rendering's bytes, limits, and errors with their places. */
 #include "text/jinja/jinja.h"
 
 #include <setjmp.h>
