@@ -403,7 +403,7 @@ static void the_default_model_is_looked_for_where_the_environment_says(void **st
     assert_true(temp_folder_new(dir));
     assert_int_equal(setenv("BATON_MODEL_DIR", dir, 1), 0);
     assert_int_equal(bt_model_find(found, sizeof found, "smollm2", &f), BT_EIO);
-    assert_non_null(strstr(f.text, "make model"));
+    assert_non_null(strstr(f.text, "'baton pull smollm2'"));
     assert_string_equal(found, "untouched");
     snprintf(file, sizeof file, "%s/SmolLM2-135M-Instruct.Q4_1.gguf", dir);
     const tiny_gguf_spec s = tiny_gguf_default();

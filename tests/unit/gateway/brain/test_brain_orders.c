@@ -16,10 +16,23 @@ enum { SEEDS = 60, SLICES = 400, SLICE_US = 20000 };
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
+/* Somebody waits for a node: in the queue, in a node's line, or for a place on the other side. */
+static bool wants_room(const gw_brain *b)
+{
+    bool is_wanted = b->queued > 0;
+    for (uint32_t i = 0; i < b->requests_len; i++) {
+        const gw_request *r = &b->requests[i];
+        if (r->state == GW_NONE || r->state == GW_DEAD) continue;
+        is_wanted |= r->is_placed || (r->is_in_line && !r->only_decode);
+    }
+    return is_wanted;
+}
+
 /* gw_brain_due_us by a look at all places of all tables. */
 static int64_t plain_due_us(const gw_brain *b)
 {
-    int64_t due = b->queued > 0 ? gw_avoid_due_us(&b->router.avoid, b->now_us) : INT64_MAX;
+    const bool is_wanted = wants_room(b);
+    int64_t due = is_wanted ? gw_avoid_due_us(&b->router.avoid, b->now_us) : INT64_MAX;
     for (uint32_t i = 0; i < b->debts.used; i++) {
         const gw_debt *d = &b->debts.items[i];
         if (gw_debts_find(&b->debts, &d->node, d->number, d->attempt) == d)
@@ -29,7 +42,7 @@ static int64_t plain_due_us(const gw_brain *b)
         const gw_node *n = &b->registry.nodes[i];
         if (!n->in_use) continue;
         due = least(due, least(gw_registry_due_us(&b->registry, n), n->heartbeat_due_us));
-        if (b->queued > 0 && n->refuses_until_us > b->now_us) due = least(due, n->refuses_until_us);
+        if (is_wanted && n->refuses_until_us > b->now_us) due = least(due, n->refuses_until_us);
     }
     for (uint32_t i = 0; i < b->requests_len; i++) due = least(due, gw_request_due_us(b, &b->requests[i]));
     return due;
