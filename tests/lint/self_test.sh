@@ -139,7 +139,7 @@ done << 'HOMES'
 zmq.h        common/(rt|crypto)$
 sodium.h     common/crypto$
 microhttpd.h gateway/http$
-curl/curl.h  (tools/cluster|lab/replay)$
+curl/curl.h  (tools/(cluster|pull)|lab/replay)$
 histedit.h   tools/chat$
 pcre2.h      common/text$
 utf8proc.h   common/text$

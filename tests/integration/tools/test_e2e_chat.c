@@ -491,7 +491,7 @@ static void an_answer_cannot_steer_the_terminal(void **state)
         if ((c < ' ' && !strchr("\r\n\t", c)) || c == 0x7F) fail_msg("byte %02x in: %s", c, out + from);
     }
     assert_true(bt_utf8_valid(out + from, seen - from, NULL));
-    static const char *const shown[] = {"\\x00", "\\x0c", "\\x14"};
+    static const char *const shown[] = {"\\x00", "\\x0c", "\\x13"};
     for (size_t i = 0; i < 3; i++)
         if (!strstr(out + from, shown[i])) fail_msg("%s is not in: %s", shown[i], out + from);
     expect_prompt();

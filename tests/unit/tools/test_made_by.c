@@ -92,7 +92,7 @@ static void lists_are_arrays_and_a_profile_stands_once(void **state)
     bt_opt_done(&a);
 }
 
-/* "key" or "keys" as a word, unless it is a public one. */
+/* "key" or "keys" as a word, unless it is a public one. A token of a hub is one too. */
 static bool speaks_of_keys(const char *help)
 {
     for (const char *at = help; (at = strstr(at, "key")); at++) {
@@ -113,7 +113,7 @@ static void every_option_of_a_url_or_of_a_file_of_keys_is_marked(void **state)
             const bt_opt *o = &a.rows[k];
             const bool is_place = o->value && (!strcmp(o->value, "FILE") || !strcmp(o->value, "DIR")),
                        is_url = o->value && !strcmp(o->value, "URL"),
-                       is_secret = is_place && speaks_of_keys(o->help);
+                       is_secret = is_place && (speaks_of_keys(o->help) || strstr(o->name, "token-file"));
             const bt_opt_holds holds = is_url      ? BT_OPT_HOLDS_URL
                                        : is_secret ? BT_OPT_HOLDS_SECRET
                                                    : BT_OPT_HOLDS_NOTHING;
