@@ -1,5 +1,5 @@
 /* Fetching GGUF files of a hub of models. */
-#include "tools/pull/hub.h"
+#include "tools/pull/pull.h"
 #include "base/file.h"
 #include "base/wait.h"
 #include "model/hub.h"
@@ -165,7 +165,7 @@ static bt_err get_locked(job *j, tool_pulled *ret, bt_fault *fault)
     return path_of(ret->path, j, first, fault);
 }
 
-bt_err tool_hub_pull(tool_pulled *ret, const char *text, const tool_pull_config *c, bt_fault *fault)
+bt_err tool_pull_hub(tool_pulled *ret, const char *text, const tool_pull_config *c, bt_fault *fault)
 {
     job *j = calloc(1, sizeof *j);
     char *token = NULL, lock[BT_HUB_PATH_BYTES + 8];

@@ -2,7 +2,7 @@
 #include "tools/pull/offer.h"
 #include "model/hub.h"
 #include "model/store.h"
-#include "tools/pull/hub.h"
+#include "tools/pull/pull.h"
 
 #include <stdio.h>
 #include <unistd.h>
@@ -10,7 +10,7 @@
 bt_err tool_offer_pull(tool_pulled *ret, const bt_known_table *t, const char *name, const tool_pull_config *c,
                        bt_fault *fault)
 {
-    if (bt_hub_is_ref(name)) return tool_hub_pull(ret, name, c, fault);
+    if (bt_hub_is_ref(name)) return tool_pull_hub(ret, name, c, fault);
     const bt_known *m = bt_known_find(t, name);
     return m ? tool_pull_model(ret, m, c, fault)
              : bt_fail(fault, BT_EARG, "no model is called '%.60s'; 'baton list' has the known names", name);
@@ -34,7 +34,7 @@ bt_err tool_offer_model(const char *name, const tool_pull_config *c, bt_fault *f
     if (c->is_offline) return BT_OK;
     if (bt_hub_is_ref(name))
         return bt_hub_find(path, sizeof path, name, NULL) == BT_OK ? BT_OK
-                                                                   : tool_hub_pull(&got, name, c, fault);
+                                                                   : tool_pull_hub(&got, name, c, fault);
     bt_err e = bt_known_load(&t, c->table, fault);
     if (e < 0) return e;
     const bt_known *m = bt_known_find(&t, name);

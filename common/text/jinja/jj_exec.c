@@ -1,6 +1,6 @@
 /* Statements to text. A {% for %}, a macro, a block with a body of its own open a scope; {% if %} does not.
  */
-#include "text/jinja/jj_exec.h"
+#include "text/jinja/jj_eval.h"
 
 #include "text/jinja/jinja.h"
 #include "text/jinja/jj_loop.h"
