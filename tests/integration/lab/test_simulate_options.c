@@ -447,7 +447,7 @@ static void so_many_slots_are_never_more_sequences(void **state)
     assert_int_equal(most_at_once(&three), 3);
     assert_int_equal(most_at_once(&many), 24);
     assert_int_equal(most_at_once(&rows), 24); /* all are there, and four have a row of a step */
-    assert_true(p50(&rows, "tpot_ms") > 4 * p50(&many, "tpot_ms"));
+    assert_true(p50(&rows, "tpot_ms") > 3 * p50(&many, "tpot_ms"));
     done(&three);
     done(&many);
     done(&rows);
@@ -479,7 +479,7 @@ static void colocated_nodes_send_nothing_and_prompts_hold_up_answers(void **stat
 
 /* ---- faults -------------------------------------------------------------------------------------- */
 
-#define STEADY "--prefill", "1", "--decode", "2", "--synthetic", "in:2000,out:600,rate:4", "--limit", "80"
+#define STEADY "--prefill", "1", "--decode", "2", "--synthetic", "in:2000,out:1200,rate:4", "--limit", "80"
 
 /* Whether its answer was being written then. */
 static bool was_written_at(const row *r, double ms) { return r->due + r->ttft < ms && ms < r->due + r->e2e; }
@@ -527,9 +527,10 @@ static void a_killed_node_costs_those_it_was_serving_a_new_attempt(void **state)
         assert_int_equal(strcmp(gone.row[i].result, "ok") == 0, ended);
     }
     assert_int_equal(count(&gone, "failed"), lost);
-    /* nobody waits longer than the two seconds, and without the option all do */
-    for (size_t i = 0; i < 80; i++)
-        if (strcmp(gone.row[i].result, "ok") != 0) assert_true(gone.row[i].e2e < 5000);
+    for (size_t i = 0; i < 80; i++) { /* nobody waits on two seconds after the nodes are given up */
+        const row *one = &gone.row[i];
+        if (strcmp(one->result, "ok") != 0) assert_true(one->e2e < fmax(5000 - one->due, 0) + 3800);
+    }
     done(&whole);
     done(&killed);
     done(&back);
