@@ -14,7 +14,7 @@ LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev
 EDIT_LIBS='libedit:libedit-dev'
 # command : Debian package
 TOOLS='cc:gcc ar:binutils pkg-config:pkg-config protoc-c:protobuf-c-compiler unzip:unzip python3:python3
-       sha256sum:coreutils git:git'
+       sha256sum:coreutils git:git openssl:openssl'
 # what `make lint` and `make test-compilers COMPILERS=clang-14` ask for
 CHECKS='clang-format-14:clang-format-14 nm:binutils tsort:coreutils clang-14:clang-14'
 
@@ -23,6 +23,7 @@ missing() {
     for l in $LIBS $EDIT_LIBS; do pkg-config --exists "${l%%:*}" 2> /dev/null || echo "${l#*:}"; done
     [ -e /usr/include/cmocka.h ] || echo libcmocka-dev
     [ -e /usr/include/stdio.h ] || echo libc6-dev
+    [ -e /etc/ssl/certs/ca-certificates.crt ] || echo ca-certificates
     [ "$checks" = 0 ] || [ -e /usr/include/simde/x86/avx512.h ] || echo libsimde-dev
     python3 -m pip --version > /dev/null 2>&1 || echo python3-pip
 }

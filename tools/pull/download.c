@@ -201,12 +201,25 @@ static void wipe(struct curl_slist *headers)
     curl_slist_free_all(headers);
 }
 
+/* words: libcurl's own, in more detail than the code. */
+static bt_err no_reply(const char *place, CURLcode rc, const char *words, bt_fault *fault)
+{
+    if (rc == CURLE_PEER_FAILED_VERIFICATION)
+        return bt_fail(fault, BT_EAUTH, "the certificate of %.120s is not trusted (%.100s)", place, words);
+    if (rc == CURLE_SSL_CACERT_BADFILE)
+        return bt_fail(fault, BT_EIO,
+                       "the certificate of %.120s cannot be verified: this machine has no authorities' "
+                       "certificates (Debian: apt-get install ca-certificates)",
+                       place);
+    return bt_fail(fault, BT_EIO, "no answer from %.120s (%s)", place, curl_easy_strerror(rc));
+}
+
 /* Asks r->url. *ret_next: where the server sends to instead, empty: nowhere. */
 static bt_err ask_once(long *ret_status, char ret_next[MAX_URL], request *r, bt_fault *fault)
 {
     struct curl_slist *headers = NULL;
     origin o;
-    char *next = NULL;
+    char *next = NULL, words[CURL_ERROR_SIZE] = "";
     bt_err e = take_origin(&o, r->url, fault);
     if (e < 0) return e;
     r->curl = curl_easy_init();
@@ -215,13 +228,13 @@ static bt_err ask_once(long *ret_status, char ret_next[MAX_URL], request *r, bt_
     r->err = BT_OK;
     r->fault = fault;
     ret_next[0] = '\0';
-    if (!r->curl || !set_up(r, &headers, strcmp(o.place, r->home.place) == 0)) {
+    if (!r->curl || curl_easy_setopt(r->curl, CURLOPT_ERRORBUFFER, words) ||
+        !set_up(r, &headers, strcmp(o.place, r->home.place) == 0)) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for libcurl");
     } else {
         const CURLcode rc = curl_easy_perform(r->curl);
         if (r->err < 0) e = r->err;
-        else if (rc != CURLE_OK)
-            e = bt_fail(fault, BT_EIO, "no answer from %.120s (%s)", o.place, curl_easy_strerror(rc));
+        else if (rc != CURLE_OK) e = no_reply(o.place, rc, words, fault);
     }
     if (e == BT_OK) {
         (void)curl_easy_getinfo(r->curl, CURLINFO_RESPONSE_CODE, ret_status);
@@ -349,7 +362,7 @@ bt_err tool_download_file(const char *to, const tool_download_server *s, const c
     if (r->fd >= 0) close(r->fd);
     if (e == BT_OK && rename(part, to) < 0)
         e = bt_fail(fault, BT_EIO, "cannot rename a file to '%.150s': %s", to, strerror(errno));
-    if (e == BT_EFORMAT) (void)unlink(part);
+    if (e == BT_EFORMAT || (e < 0 && r->at == 0)) (void)unlink(part);
     free(r);
     return e;
 }

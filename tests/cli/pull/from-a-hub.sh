@@ -3,7 +3,7 @@ export BATON_MODEL_DIR=$PWD/models
 python3 "$(dirname "$0")/hub.py" . 2> server.log & server=$!
 until [ -e url ] || ! kill -0 $server; do sleep 0.1; done
 HF_ENDPOINT=$(cat url)/; export HF_ENDPOINT
-tell() { sed "s,$PWD,HERE,; s,127.0.0.1:[0-9]*,HUB,"; }
+tell() { sed "s,$PWD,HERE,; s,127.0.0.1:[0-9]*,HUB,g"; }
 baton pull hf:acme/tiny --json 2>&1 | tell
 baton pull hf:acme/tiny:Q8_0 hf:acme/tiny:q5_0 2>&1 | tell
 (cd models && find . -type f | sort)
@@ -34,6 +34,12 @@ HF_TOKEN=secret baton pull hf:acme/gated 2>&1 | tell
 baton pull hf:acme/gated:q8_0 --hub-token-file token.txt 2>&1 | tell
 HF_TOKEN='sec ret' baton pull hf:acme/gated 2>&1
 cat log
+# A server whose certificate nobody signed gets no request, and nothing is kept; the same where a hub sends there.
+: > log
+HF_TOKEN=secret baton pull hf:acme/tiny:q5_0 --hub "$(cat https)" 2>&1 | tell
+baton pull hf:acme/unsigned 2>&1 | tell
+cut -d ' ' -f 1-2 log
+[ -e models/hf/acme/unsigned ] || echo "nothing is kept"
 # `run` takes what is here, else asks the hub; offline it does not.
 : > log
 baton run -m hf:acme/new -p x 2>&1 | tail -n 1 | tell

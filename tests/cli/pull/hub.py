@@ -3,10 +3,13 @@
     hub.py FOLDER      writes FOLDER/url once it listens, FOLDER/log for each request; ends after two minutes
 
 Files are served by a second server, to which the first redirects. The name of a repository of `acme` says what goes wrong.
+FOLDER/https has the address of the same hub by HTTPS, with a certificate that nobody has signed.
 """
 import hashlib
 import json
 import os
+import ssl
+import subprocess
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,7 +78,7 @@ class Hub(Handler):
                 return self.reply(200, b"<html>")
             return self.reply(200, json.dumps(about(name)).encode())
         name, path = word[2], "/".join(word[5:])
-        to = {"loop": self.path, "plain": "http://192.0.2.1/x", "file": "file:///etc/passwd"}.get(name, f"{files_url}/{name}/{path}?signed")
+        to = {"loop": self.path, "plain": "http://192.0.2.1/x", "file": "file:///etc/passwd", "unsigned": https_url + self.path}.get(name, f"{files_url}/{name}/{path}?signed")
         return self.reply(302, Location=to)
 
 
@@ -108,7 +111,16 @@ class Files(Handler):
 files = ThreadingHTTPServer(("127.0.0.1", 0), Files)
 files_url = f"http://127.0.0.1:{files.server_port}"
 hub = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
-for server in (files, hub):
+https = ThreadingHTTPServer(("127.0.0.1", 0), Hub)
+https_url = f"https://127.0.0.1:{https.server_port}"
+subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{folder}/key.pem", "-out",
+                f"{folder}/certificate.pem", "-days", "2", "-subj", "/CN=hub", "-addext", "subjectAltName=IP:127.0.0.1"], check=True, stderr=subprocess.DEVNULL)
+context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+context.load_cert_chain(f"{folder}/certificate.pem", f"{folder}/key.pem")
+https.socket = context.wrap_socket(https.socket, server_side=True)
+with open(f"{folder}/https", "w", encoding="ascii") as f:
+    f.write(https_url + "\n")
+for server in (files, hub, https):
     threading.Thread(target=server.serve_forever, daemon=True).start()
 with open(f"{folder}/url.new", "w", encoding="ascii") as f:
     f.write(f"http://127.0.0.1:{hub.server_port}\n")
