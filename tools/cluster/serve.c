@@ -27,6 +27,7 @@
 static const bt_opt rows[] = {
     {.of = &bt_model_opts, .name = "model", BT_OPT_AT(tool_serve, model),
      .help = "GGUF file, or the name of a model (baton list), such as smollm2 (also the first argument)"},
+    {.of = &tool_pull_opts, .group = "Model", .name = "mirror", BT_OPT_AT(tool_serve, pull.mirror)},
     {.of = &tool_pull_opts, .group = "Model", .name = "hub", BT_OPT_AT(tool_serve, pull.hub)},
     {.of = &tool_pull_opts, .group = "Model", .name = "hub-token-file",
      BT_OPT_AT(tool_serve, pull.token_file)},

