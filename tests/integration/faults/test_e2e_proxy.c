@@ -20,7 +20,7 @@
 
 #include <cmocka.h>
 
-enum { NODES = 4, READY_MS = 90000, IDLE_MS = 60000, SECONDS = 15, MORE = 8, OPTIONS = 40 };
+enum { NODES = 4, READY_MS = 90000, IDLE_MS = 60000, SECONDS = 8, MORE = 8, OPTIONS = 40 };
 
 typedef struct by_hand {
     const char *model, *keys;

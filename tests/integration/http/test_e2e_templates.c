@@ -30,8 +30,9 @@ static spawn *start(const char *model, const char *chat_template)
     char control[CLUSTER_ADDRESS_BYTES];
     spawn *g = chat_template
                    ? SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*",
-                           "--chat-template", chat_template)
-                   : SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*");
+                           "--recovery-timeout", "1s", "--chat-template", chat_template)
+                   : SPAWN("baton-gateway", "-m", model, "--port", "0", "--control", "tcp://127.0.0.1:*",
+                           "--recovery-timeout", "1s");
     assert_true(cluster_find_gateway(url, control, g, spawn_patience(READY_MS)));
     return g;
 }

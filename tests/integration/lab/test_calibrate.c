@@ -97,7 +97,7 @@ static void so_is_one_that_feels_every_position(void **state)
 static void so_is_one_that_pads_prompts(void **state)
 {
     (void)state;
-    expect_law(&(law){.fixed_ms = 20, .token_ms = 0.8, .least_rows = 16, .most_rows = 64, .step_ms = 10,
+    expect_law(&(law){.fixed_ms = 20, .token_ms = 0.4, .least_rows = 16, .most_rows = 64, .step_ms = 10,
                       .row_ms = 2},
                0.08, "[16,32,64]");
 }
