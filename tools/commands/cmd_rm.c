@@ -1,4 +1,4 @@
-/* baton rm: removes models from their folder. A file that somebody uses stays. */
+/* baton rm: removes models from their folder. A file that somebody uses or fetches stays. */
 #include "base/num.h"
 #include "model/hub.h"
 #include "model/store.h"
@@ -42,26 +42,30 @@ const bt_opt_program tool_rm_program = {
 
 /* The files and folders of a name. */
 typedef struct named {
-    char path[MAX_PATH];   /* of the file, of several the first; empty: none is here */
-    char wheels[MAX_PATH]; /* the folder of its wheels; empty: a model of that name has none */
-    char repo[MAX_PATH];   /* the folder of a hub's repository; empty: it is none */
+    char path[MAX_PATH];     /* of the file, of several the first; empty: none is here */
+    char wheels[MAX_PATH];   /* the folder of its wheels; empty: a model of that name has none */
+    char repo[MAX_PATH];     /* the folder of a hub's repository; empty: it is none */
+    char lock[MAX_PATH + 8]; /* of who fetches it; empty: nobody can */
 } named;
 
 static bt_err find(named *ret, const bt_known_table *t, const char *name, bt_fault *fault)
 {
     const bt_known *m = bt_known_find(t, name);
     bt_hub_ref ref;
-    *ret = (named){"", "", ""};
+    *ret = (named){"", "", "", ""};
     if (bt_hub_is_ref(name)) {
         bt_err e = bt_hub_ref_parse(&ref, name, fault);
         if (e == BT_OK) e = bt_hub_folder(ret->repo, sizeof ret->repo, &ref, fault);
+        snprintf(ret->lock, sizeof ret->lock, "%s/.lock", ret->repo);
         if (e == BT_OK && bt_hub_find(ret->path, sizeof ret->path, name, fault) < 0) ret->path[0] = '\0';
         return e;
     }
     if (!m && !bt_known_is_file_name(name))
         return bt_fail(fault, BT_EARG, "'%.60s' is no model's name; 'baton list' has the names", name);
-    const bt_err e = bt_store_path(ret->path, sizeof ret->path, m ? m->file : name, m ? "" : ".gguf", fault);
-    return e == BT_OK && m ? bt_store_path(ret->wheels, sizeof ret->wheels, m->name, ".parts", fault) : e;
+    bt_err e = bt_store_path(ret->path, sizeof ret->path, m ? m->file : name, m ? "" : ".gguf", fault);
+    if (e == BT_OK && m) e = bt_store_path(ret->wheels, sizeof ret->wheels, m->name, ".parts", fault);
+    if (e == BT_OK && m) e = bt_store_path(ret->lock, sizeof ret->lock, m->name, ".lock", fault);
+    return e;
 }
 
 static int is_part(const struct dirent *e)
@@ -107,31 +111,45 @@ static bt_err remove_files(uint64_t *ret_bytes, const bt_store_list *l, const ch
     return BT_OK;
 }
 
-static bt_err remove_one(json_t *gone, const config *c, const bt_known_table *t, const bt_store_list *l,
-                         const char *name, bt_fault *fault)
+/* With the lock of the model held. */
+static bt_err remove_named(json_t *gone, const config *c, const named *n, const bt_store_list *l,
+                           const char *name, bt_fault *fault)
 {
-    named n;
     bool is_here = false, is_mapped = false;
     uint64_t bytes = 0;
     char size[32];
-    bt_err e = find(&n, t, name, fault);
-    if (e < 0) return e;
     for (size_t i = 0; i < l->count; i++) {
-        is_here = is_here || is_of(&l->file[i], n.path);
-        is_mapped = is_mapped || (l->file[i].is_mapped && is_of(&l->file[i], n.path));
+        is_here = is_here || is_of(&l->file[i], n->path);
+        is_mapped = is_mapped || (l->file[i].is_mapped && is_of(&l->file[i], n->path));
     }
     if (is_mapped)
         return bt_fail(fault, BT_EAGAIN, "the model '%.60s' is in use: stop what serves it, then remove it",
                        name);
-    if (!remove_beginnings(&n) && !is_here)
+    if (!remove_beginnings(n) && !is_here)
         return bt_fail(fault, BT_EARG, "the model '%.60s' is not here", name);
-    if ((e = remove_files(&bytes, l, n.path, fault)) < 0) return e;
+    const bt_err e = remove_files(&bytes, l, n->path, fault);
+    if (e < 0) return e;
     bt_num_size_text(size, sizeof size, bytes);
     if (!c->json) printf("removed %s%s%s\n", name, is_here ? ", " : "", is_here ? size : ": parts of it");
     json_array_append_new(gone, json_pack("{s:s, s:I, s:s?}", "name", name, "bytes", (json_int_t)bytes,
-                                          "path", is_here ? n.path : NULL));
-    if (n.repo[0]) (void)rmdir(n.repo); /* where nothing is left */
+                                          "path", is_here ? n->path : NULL));
     return BT_OK;
+}
+
+static bt_err remove_one(json_t *gone, const config *c, const bt_known_table *t, const bt_store_list *l,
+                         const char *name, bt_fault *fault)
+{
+    named n;
+    int lock = -1;
+    bt_err e = find(&n, t, name, fault);
+    if (e < 0) return e;
+    /* A folder that is not there, or cannot be written, has no lock. */
+    if (n.lock[0] && tool_pull_lock(&lock, n.lock, false, NULL) == BT_EAGAIN)
+        e = bt_fail(fault, BT_EAGAIN, "the model '%.60s' is being fetched: stop that, then remove it", name);
+    if (e == BT_OK) e = remove_named(gone, c, &n, l, name, fault);
+    if (lock >= 0) tool_pull_unlock(lock, n.lock);
+    if (lock >= 0 && n.repo[0]) (void)rmdir(n.repo); /* where nothing is left */
+    return e;
 }
 
 int tool_rm_run(int argc, char **argv)

@@ -184,7 +184,7 @@ bt_err tool_pull_hub(tool_pulled *ret, const char *text, const tool_pull_config 
     if (e == BT_OK) e = bt_hub_folder(j->folder, sizeof j->folder, &j->ref, fault);
     snprintf(lock, sizeof lock, "%s/.lock", j->folder);
     if (e == BT_OK) e = tool_pull_make_folders(lock, fault);
-    if (e == BT_OK) e = tool_pull_lock(&fd, lock, fault);
+    if (e == BT_OK) e = tool_pull_lock(&fd, lock, true, fault);
     j->server.token = token;
     if (e == BT_OK) e = get_locked(j, ret, fault);
     if (fd >= 0) tool_pull_unlock(fd, lock);

@@ -384,12 +384,14 @@ static bt_err get_locked(job *j, bool *ret_fetched, bt_fault *fault)
     return e;
 }
 
-bt_err tool_pull_lock(int *ret_fd, const char *path, bt_fault *fault)
+bt_err tool_pull_lock(int *ret_fd, const char *path, bool waits, bt_fault *fault)
 {
-    bt_wait_tell(NULL, "waiting for another process that fetches the model", 0, 0);
-    const int fd = bt_file_lock(path, 0644, true);
+    if (waits) bt_wait_tell(NULL, "waiting for another process that fetches the model", 0, 0);
+    const int fd = bt_file_lock(path, 0644, waits);
     const int error = errno;
-    bt_wait_end();
+    if (waits) bt_wait_end();
+    if (fd < 0 && error == EWOULDBLOCK)
+        return bt_fail(fault, BT_EAGAIN, "another process fetches or removes the model");
     if (fd < 0) return bt_fail(fault, BT_EIO, "cannot lock '%.150s': %s", path, strerror(error));
     *ret_fd = fd;
     return BT_OK;
@@ -418,7 +420,7 @@ bt_err tool_pull_model(tool_pulled *ret, const bt_known *m, const tool_pull_conf
     if (e == BT_OK) e = bt_store_path(j->folder, sizeof j->folder, m->name, ".parts", fault);
     if (e == BT_OK) e = bt_store_path(lock, sizeof lock, m->name, ".lock", fault);
     if (e == BT_OK) e = tool_pull_make_folders(j->file, fault);
-    if (e == BT_OK) e = tool_pull_lock(&fd, lock, fault);
+    if (e == BT_OK) e = tool_pull_lock(&fd, lock, true, fault);
     if (e == BT_OK) e = get_locked(j, &ret->is_fetched, fault);
     snprintf(ret->path, sizeof ret->path, "%s", j->file);
     if (fd >= 0) tool_pull_unlock(fd, lock);

@@ -52,8 +52,9 @@ bt_err tool_pull_hub(tool_pulled *ret, const char *text, const tool_pull_config 
 bt_err tool_pull_check(const char *path, uint64_t bytes, const char *sha256, bool keeps_mark, bt_fault *fault);
 /* Makes the folders above a path. */
 bt_err tool_pull_make_folders(const char *path, bt_fault *fault);
-/* Waits for other processes that fetch the same. The lock's file goes with the lock. */
-bt_err tool_pull_lock(int *ret_fd, const char *path, bt_fault *fault);
+/* One process at a time fetches a model, or removes it. waits: for the others, else BT_EAGAIN. The lock's file goes
+ * with the lock. BT_EIO. */
+bt_err tool_pull_lock(int *ret_fd, const char *path, bool waits, bt_fault *fault);
 void tool_pull_unlock(int fd, const char *path);
 /* Deletes a folder with all that is in it; one that is not there is fine. */
 void tool_pull_remove_folder(const char *path);

@@ -11,6 +11,10 @@ baton rm mine
 echo "$?"
 { kill $user; wait $user; } 2> ended
 baton rm mine other --json | sed "s,$PWD,HERE,g"
+mkdir -p models/smollm2.parts models/hf/a/b; touch models/hf/a/b/c-q8_0.gguf.0.part
+flock models/smollm2.lock baton rm smollm2
+flock models/hf/a/b/.lock baton rm hf:a/b
+baton rm smollm2 hf:a/b
 baton rm ../notes
 baton rm mine
 ls . models
