@@ -1,6 +1,7 @@
-/* baton compare: results of `baton replay --json` side by side, with how sure each figure is; behind them
- * whatever else differs between them. Runs of one load are compared request by request: what makes a request
- * long in both is no chance then. */
+/* baton compare: results of `baton replay --json` and `baton simulate --json` side by side, with how sure
+ * each figure is; behind them whatever else differs between them. Runs of one load are compared request by
+ * request: what makes a request long in both is no chance then. Results of --ramp and of sweeps have no
+ * requests: their rates and clusters are compared as they are, and draw by draw. */
 #include "device/options.h"
 #include "device/forecast.h"
 #include "lab/replay/bootstrap.h"
@@ -40,7 +41,9 @@ static const bt_opt opts[] = {
 
 const bt_opt_program tool_compare_program = {
     .name = "baton compare",
-    .summary = "results of `baton replay --json` side by side, with 95 % confidence intervals (bootstrap)",
+    .summary =
+        "results of `baton replay --json` and `baton simulate --json`, of --ramp and sweeps too, side by "
+        "side, with 95 % confidence intervals (bootstrap)",
     .usage = "FILE FILE... [options]",
     .normal = "baton compare ONE.json OTHER.json",
     .opts = opts,
@@ -56,8 +59,13 @@ typedef struct point {
     int64_t request;
 } point;
 
+typedef enum kind { RUN, RAMP, SWEEP } kind;
+static const char *const kinds[] = {"run", "ramp", "sweep"}, *const kind_texts[] = {
+                                                                 "one run", "a search by --ramp", "a sweep"};
+
 typedef struct run {
     const char *path;
+    kind kind;
     json_t *root;
     const char *load;    /* its digest; NULL: not known */
     point *point[TIMES]; /* by request where has_requests, else as they stand in the file */
@@ -168,9 +176,13 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     if (e < 0) return e;
     r->root = json_loadb(text, len, JSON_REJECT_DUPLICATES, &where);
     free(text);
-    if (!json_is_object(json_object_get(r->root, "points")))
-        return bt_fail(fault, BT_EFORMAT, "'%.150s' is not what 'baton replay --json' prints%s%s", path,
-                       r->root ? "" : ": ", r->root ? "" : where.text);
+    const json_t *points = json_object_get(r->root, "points");
+    r->kind = json_is_array(json_object_get(r->root, "steps")) ? RAMP : json_is_array(points) ? SWEEP : RUN;
+    if (r->kind == RUN && !json_is_object(points))
+        return bt_fail(fault, BT_EFORMAT,
+                       "'%.150s' is not what 'baton replay --json' or 'baton simulate --json' prints%s%s",
+                       path, r->root ? "" : ": ", r->root ? "" : where.text);
+    if (r->kind != RUN) return BT_OK;
     r->load = json_string_value(json_object_get(json_object_get(r->root, "points"), "load"));
     if (!(r->rounds = calloc(TIMES, sizeof *r->rounds)))
         return bt_fail(fault, BT_ENOMEM, "out of memory reading '%.150s'", path);
@@ -178,36 +190,57 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     return e;
 }
 
-/* The --slo of a run; false: the file does not say how it was made. */
-static bool slo_of(tool_replay_slo *ret, char text[80], const run *r)
+/* What a run's goodput counts: requests within these limits; the share of them that a load has to keep to be
+ * carried, where loads or clusters are searched for. */
+typedef struct goodput {
+    tool_replay_slo slo;
+    double share; /* of one run: 0 */
+    char text[96];
+} goodput;
+
+/* false: the file does not say how it was made. */
+static bool goodput_of(goodput *ret, const run *r)
 {
+    static const char *const shares[] = {"", "ramp-share", "slo-share"};
     const json_t *options = json_object_get(json_object_get(r->root, "made_by"), "options");
-    const char *slo = json_string_value(json_object_get(options, "slo"));
-    *ret = (tool_replay_slo){-1, -1, -1};
-    (void)snprintf(text, 80, "%s%.70s", slo ? "--slo " : "no --slo", slo ? slo : "");
-    return options && (!slo || tool_replay_slo_read(ret, slo, NULL) == BT_OK);
+    const char *slo = json_string_value(json_object_get(options, "slo")),
+               *share = json_string_value(json_object_get(options, shares[r->kind]));
+    *ret = (goodput){.slo = {-1, -1, -1}, .share = share ? strtod(share, NULL) : 0};
+    (void)snprintf(ret->text, sizeof ret->text, "%s%.50s%s%s%s%.8s", slo ? "--slo " : "no --slo",
+                   slo ? slo : "", share ? " --" : "", share ? shares[r->kind] : "", share ? " " : "",
+                   share ? share : "");
+    return options && (!slo || tool_replay_slo_read(&ret->slo, slo, NULL) == BT_OK);
 }
 
-/* Goodput counts requests that keep limits, so it says nothing beside one of other limits. */
+/* Goodput says nothing beside one of other limits, nor does a search for it by another share. */
 static bt_err check_goodputs(const run *all, size_t n, bt_fault *fault)
 {
     const run *first = NULL;
-    tool_replay_slo slo, other;
-    char text[80], other_text[80];
+    goodput g, other;
     for (size_t i = 0; i < n; i++) {
-        if (!slo_of(&other, other_text, &all[i])) continue;
+        if (!goodput_of(&other, &all[i])) continue;
         if (!first) {
             first = &all[i];
-            slo = other;
-            memcpy(text, other_text, sizeof text);
-        } else if (slo.ttft_us != other.ttft_us || slo.tpot_us != other.tpot_us ||
-                   slo.e2e_us != other.e2e_us) {
+            g = other;
+        } else if (memcmp(&g.slo, &other.slo, sizeof g.slo) != 0 || g.share < other.share ||
+                   g.share > other.share) {
             return bt_fail(fault, BT_EARG,
                            "goodputs by unlike limits: '%.120s' has %s, '%.120s' has %s; run both with the "
-                           "same --slo",
-                           first->path, text, all[i].path, other_text);
+                           "same --slo%s",
+                           first->path, g.text, all[i].path, other.text,
+                           first->kind == RUN ? "" : " and share");
         }
     }
+    return BT_OK;
+}
+
+static bt_err check_kinds(const run *all, size_t n, bt_fault *fault)
+{
+    for (size_t i = 1; i < n; i++)
+        if (all[i].kind != all[0].kind)
+            return bt_fail(fault, BT_EARG,
+                           "'%.120s' is of %s and '%.120s' of %s: compare results of one kind", all[0].path,
+                           kind_texts[all[0].kind], all[i].path, kind_texts[all[i].kind]);
     return BT_OK;
 }
 
@@ -220,13 +253,14 @@ typedef struct reading {
     size_t runs, run; /* run: the one that is read */
 } reading;
 
-/* Series, whose points are not of the same thing in two runs, and what no two commands have alike. */
-static bool is_passed_over(const char *path)
+/* Series, whose points are not of the same thing in two runs, and what no two commands have alike. Clusters
+ * of a sweep are of the same thing. */
+static bool is_passed_over(const char *path, const json_t *value)
 {
     static const char *const names[] = {"points",       "notes",           "nodes_over_time",
                                         "made_by.date", "made_by.command", "draws.values"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        if (strcmp(path, names[i]) == 0) return true;
+        if (strcmp(path, names[i]) == 0) return i > 0 || !json_is_array(value);
     return false;
 }
 
@@ -236,6 +270,7 @@ static bool is_shown(const char *path)
     char name[64];
     for (size_t i = 0; i < RATES; i++)
         if (strcmp(path, rates[i]) == 0) return true;
+    if (strcmp(path, "best_rps") == 0) return true;
     for (size_t t = 0; t < TIMES; t++)
         for (size_t s = 0; s < TOOL_REPLAY_STATS; s++) {
             (void)snprintf(name, sizeof name, "%s.%s", times[t], tool_replay_stat_names[s]);
@@ -254,7 +289,8 @@ static void add_value(const reading *r, const char *path, json_t *value)
     (void)json_array_set(values, r->run, value);
 }
 
-/* Nodes, models and keys have names, by which runs agree; gateways have numbers. */
+/* Nodes, models and keys have names, by which runs agree; runs of a search have speeds, clusters of a sweep
+ * numbers of nodes; gateways have numbers. */
 static void name_of(char ret[96], const json_t *item, size_t i)
 {
     static const char *const keys[] = {"id", "name", "model", "key"};
@@ -264,7 +300,13 @@ static void name_of(char ret[96], const json_t *item, size_t i)
         (void)snprintf(ret, 96, "%s", name);
         return;
     }
-    (void)snprintf(ret, 96, "%zu", i);
+    const json_t *speed = json_object_get(item, "speed"), *prefill = json_object_get(item, "prefill"),
+                 *decode = json_object_get(item, "decode");
+    if (json_is_number(speed)) (void)snprintf(ret, 96, "%.6g", json_number_value(speed));
+    else if (json_is_integer(prefill) && json_is_integer(decode))
+        (void)snprintf(ret, 96, "%" JSON_INTEGER_FORMAT "+%" JSON_INTEGER_FORMAT, json_integer_value(prefill),
+                       json_integer_value(decode));
+    else (void)snprintf(ret, 96, "%zu", i);
 }
 
 static bool is_own_name(const char *path, const json_t *value)
@@ -281,7 +323,7 @@ static void add_below(const reading *r, const char *path, json_t *value, int dep
     const char *key;
     json_t *v;
     size_t i;
-    if (depth > MOST_DEPTH || is_passed_over(path)) return;
+    if (depth > MOST_DEPTH || is_passed_over(path, value)) return;
     if (strcmp(path, "models") == 0 && json_array_size(value) == 1) return;
     if (json_is_object(value)) {
         json_object_foreach(value, key, v) {
@@ -310,10 +352,13 @@ static json_t *find_rows(const run *all, size_t n)
     for (r.run = 0; r.run < n; r.run++) add_below(&r, "", all[r.run].root, 0);
     json_object_foreach_safe(r.of, next, path, values)
     {
-        bool is_same = true;
-        for (size_t i = 1; i < n; i++)
+        /* each search tries speeds of its own */
+        bool is_same = true, is_lacking = false;
+        for (size_t i = 0; i < n; i++) {
             is_same = is_same && json_equal(json_array_get(values, 0), json_array_get(values, i));
-        if (is_same) (void)json_object_del(r.of, path);
+            is_lacking = is_lacking || json_is_null(json_array_get(values, i));
+        }
+        if (is_same || (is_lacking && !strncmp(path, "steps.", 6))) (void)json_object_del(r.of, path);
     }
     return r.of;
 }
@@ -346,7 +391,10 @@ static void print_rows(json_t *rows, size_t n)
     size_t width = 0;
     const char *path;
     json_t *values;
-    if (json_object_size(rows) == 0) return;
+    if (json_object_size(rows) == 0) {
+        printf("nothing else differs\n");
+        return;
+    }
     json_object_foreach(rows, path, values) width = strlen(path) > width ? strlen(path) : width;
     printf("\nwhat else differs, without intervals\n");
     json_object_foreach(rows, path, values) {
@@ -371,8 +419,12 @@ static json_t *interval_json(tool_replay_interval i)
     return json_pack("{s:f, s:f, s:f}", "value", i.value, "low", i.lo, "high", i.hi);
 }
 
-/* Only a simulation has a time of its own. */
-static bool is_modelled(const run *r) { return json_object_get(r->root, "virtual_seconds") != NULL; }
+/* Only a simulation has a time of its own, a sweep, or a search whose rates have errors. */
+static bool is_modelled(const run *r)
+{
+    return r->kind == SWEEP || json_object_get(r->root, "virtual_seconds") ||
+           (r->kind == RAMP && json_object_get(r->root, "error"));
+}
 
 /* By more than chance, and by more than lateness can have moved the two: the mean by its mean, a percentile
  * by no more than a single request. */
@@ -436,13 +488,14 @@ static bt_err check_bounds(const run *all, size_t n, bt_fault *fault)
     return BT_OK;
 }
 
-/* In how many draws r's mean is less than the first run's, those where both are equal by half. *ret_alike: in
- * how many both are equal. < 0: the two have not the same draws. */
-static double less_in_draws(const run *first, const run *r, size_t time, size_t *ret_draws, size_t *ret_alike)
+/* In how many draws r's figure is less than the first run's, those where both are equal by half. *ret_alike:
+ * in how many both are equal. < 0: the two have not the same draws. */
+static double less_in_draws(const run *first, const run *r, const char *name, size_t *ret_draws,
+                            size_t *ret_alike)
 {
     const json_t *a = json_object_get(first->root, "draws"), *b = json_object_get(r->root, "draws"),
-                 *x = json_object_get(json_object_get(a, "values"), times[time]),
-                 *y = json_object_get(json_object_get(b, "values"), times[time]);
+                 *x = json_object_get(json_object_get(a, "values"), name),
+                 *y = json_object_get(json_object_get(b, "values"), name);
     const size_t n = json_array_size(x);
     double less = 0;
     *ret_alike = 0;
@@ -457,29 +510,34 @@ static double less_in_draws(const run *first, const run *r, size_t time, size_t 
     return less;
 }
 
-/* The run, of the two, that has the shorter mean in most draws: 0 the first run, 1 the other one; the share
- * of the draws in which it has. -1: there are no draws, or both are alike in all. */
-static int winner(const run *first, const run *r, size_t time, double *ret_certain)
+/* Drawn figures; of a time less is better, of a rate more. */
+static const char *const drawn[] = {"ttft_ms", "tpot_ms", "e2e_ms", "best_rps"};
+enum { DRAWN_RATE = TIMES, DRAWN };
+
+/* The run, of the two, that is better in most draws: 0 the first run, 1 the other one; the share of the draws
+ * in which it is. -1: there are no draws, or both are alike in all. */
+static int winner(const run *first, const run *r, size_t figure, double *ret_certain)
 {
     size_t n = 0, alike;
-    const double less = less_in_draws(first, r, time, &n, &alike);
+    const double less = less_in_draws(first, r, drawn[figure], &n, &alike);
     if (less < 0 || alike == n) return -1;
-    const bool is_first = 2 * less < (double)n;
-    *ret_certain = (is_first ? (double)n - less : less) / (double)n;
+    const double wins = figure == DRAWN_RATE ? (double)n - less : less;
+    const bool is_first = 2 * wins < (double)n;
+    *ret_certain = (is_first ? (double)n - wins : wins) / (double)n;
     return !is_first;
 }
 
 static json_t *draws_json(const run *first, const run *r)
 {
     json_t *o = NULL;
-    for (size_t t = 0; t < TIMES; t++) {
+    for (size_t t = 0; t < DRAWN; t++) {
         size_t n = 0, alike;
         double certain;
-        const double less = less_in_draws(first, r, t, &n, &alike);
+        const double less = less_in_draws(first, r, drawn[t], &n, &alike);
         const int best = winner(first, r, t, &certain);
         if (less < 0) continue;
         if (!o) o = json_pack("{s:I}", "count", (json_int_t)n);
-        (void)json_object_set_new(o, times[t],
+        (void)json_object_set_new(o, drawn[t],
                                   json_pack("{s:f, s:o, s:o}", "less_ratio", less / (double)n, "best",
                                             best < 0 ? json_null()
                                                      : json_string(best ? r->path : first->path),
@@ -488,30 +546,30 @@ static json_t *draws_json(const run *first, const run *r)
     return o ? o : json_null();
 }
 
-/* Behind the difference of two means: who wins, whatever the devices really take. */
-static void print_draws(const run *all, size_t i, size_t time)
+/* Behind the difference of two figures: who wins, whatever the devices really take. */
+static void print_draws(const run *all, size_t i, size_t figure)
 {
     size_t draws = 0, alike;
     double certain;
-    const double less = less_in_draws(&all[0], &all[i], time, &draws, &alike);
-    const int best = winner(&all[0], &all[i], time, &certain);
+    const double less = less_in_draws(&all[0], &all[i], drawn[figure], &draws, &alike);
+    const int best = winner(&all[0], &all[i], figure, &certain);
     if (less < 0) return;
     if (best < 0) printf("; alike in all %zu draws", draws);
     else
-        printf("; %s%c wins in %.0f of %zu draws", certain < BT_FORECAST_CERTAIN ? "cannot tell: " : "",
+        printf("; %s%c wins in %.4g of %zu draws", certain < BT_FORECAST_CERTAIN ? "cannot tell: " : "",
                best ? 'A' + (int)i : 'A', certain * (double)draws, draws);
 }
 
 /* One line for each simulation: what its figures may be off by. */
 static void print_errors(const run *r)
 {
-    static const char *const kinds[] = {"ttft", "tpot", "joules"};
+    static const char *const figures[] = {"ttft", "tpot", "joules"};
     const json_t *errors = json_object_get(r->root, "error");
     if (!json_is_object(errors)) return;
     printf("   modelled:");
-    for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++) {
-        const char *text = json_string_value(json_object_get(json_object_get(errors, kinds[k]), "text"));
-        printf("%s %s ", k ? "," : "", kinds[k]);
+    for (size_t k = 0; k < sizeof figures / sizeof *figures; k++) {
+        const char *text = json_string_value(json_object_get(json_object_get(errors, figures[k]), "text"));
+        printf("%s %s ", k ? "," : "", figures[k]);
         tool_show(stdout, text ? text : "-", text ? strlen(text) : 1);
     }
     putchar('\n');
@@ -553,13 +611,14 @@ static void print_kept(const run *r)
 
 static json_t *run_json(const run *first, const run *r)
 {
-    json_t *o = json_pack("{s:s, s:b, s:O*}", "file", r->path, "is_modelled", (int)is_modelled(r), "made_by",
-                          json_object_get(r->root, "made_by"));
-    for (size_t i = 0; i < RATES; i++) {
+    json_t *o = json_pack("{s:s, s:s, s:b, s:O*}", "file", r->path, "kind", kinds[r->kind], "is_modelled",
+                          (int)is_modelled(r), "made_by", json_object_get(r->root, "made_by"));
+    if (r->kind == RAMP) (void)json_object_set(o, "best_rps", json_object_get(r->root, "best_rps"));
+    for (size_t i = 0; r->kind == RUN && i < RATES; i++) {
         json_t *v = json_object_get(r->root, rates[i]);
         (void)json_object_set(o, rates[i], v ? v : json_null());
     }
-    for (size_t t = 0; t < TIMES; t++) {
+    for (size_t t = 0; r->kind == RUN && t < TIMES; t++) {
         json_t *of = json_object();
         for (size_t s = 0; r->points[t] && s < TOOL_REPLAY_STATS; s++) {
             json_t *one = interval_json(tool_replay_interval_of(&r->rounds[t], s));
@@ -574,8 +633,8 @@ static json_t *run_json(const run *first, const run *r)
         (void)json_object_set_new(o, times[t], of);
     }
     if (is_modelled(r)) {
-        (void)json_object_set(o, "error", json_object_get(r->root, "error"));
-        (void)json_object_set_new(o, "kept", kept_json(r));
+        if (r->kind != SWEEP) (void)json_object_set(o, "error", json_object_get(r->root, "error"));
+        if (r->kind == RUN) (void)json_object_set_new(o, "kept", kept_json(r));
         (void)json_object_set_new(o, "draws", r == first ? json_null() : draws_json(first, r));
     }
     return o;
@@ -590,6 +649,21 @@ static void print_pace(const run *r)
     putchar('\n');
 }
 
+/* The rates that searches found. */
+static void print_rates(const run *all, size_t n)
+{
+    const double a = json_number_value(json_object_get(all[0].root, "best_rps"));
+    printf("%-26s", "best_rps");
+    for (size_t i = 0; i < n; i++)
+        printf("%26.6g", json_number_value(json_object_get(all[i].root, "best_rps")));
+    for (size_t i = 1; i < n; i++) {
+        const double b = json_number_value(json_object_get(all[i].root, "best_rps"));
+        if (a > 0) printf("  %c: %+.1f %%", 'A' + (int)i, 100 * (b - a) / a);
+        print_draws(all, i, DRAWN_RATE);
+    }
+    putchar('\n');
+}
+
 static void print_runs(const run *all, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -600,9 +674,14 @@ static void print_runs(const run *all, size_t n)
         print_errors(&all[i]);
         print_kept(&all[i]);
     }
+    if (all[0].kind == SWEEP) return;
     printf("%-26s", "");
     for (size_t i = 0; i < n; i++) printf("%26c", 'A' + (int)i);
     putchar('\n');
+    if (all[0].kind == RAMP) {
+        print_rates(all, n);
+        return;
+    }
     for (size_t k = 0; k < RATES; k++) {
         printf("%-26s", rates[k]);
         for (size_t i = 0; i < n; i++)
@@ -662,6 +741,7 @@ int tool_compare_run(int argc, char **argv)
     /* each of its own draws: two runs of the same values shall not seem to be bound to each other */
     for (size_t i = 0; i < args.count && e == BT_OK; i++)
         e = read_run(&all[i], args.args[i], (uint64_t)c.seed + 1000 * i, &fault);
+    if (e == BT_OK) e = check_kinds(all, args.count, &fault);
     if (e == BT_OK) e = check_goodputs(all, args.count, &fault);
     if (e == BT_OK && !c.bounds) e = check_bounds(all, args.count, &fault);
     for (size_t i = 1; i < args.count && e == BT_OK; i++)

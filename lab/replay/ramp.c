@@ -78,7 +78,7 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-/* The search again in each draw, from the rate that was found. */
+/* The search again in each draw, from the rate that was found, or as the first one where it found no end. */
 static bt_err draw_all(double *ret_rps, const tool_replay_ramp_job *j, double speed, bt_fault *fault)
 {
     bt_err e = BT_OK;
@@ -113,16 +113,18 @@ int tool_replay_ramp_run(const tool_replay_ramp_job *j, bt_fault *fault)
         printf("%10s %12s %10s %10s %12s %12s\n", "speed", "offered/s", "good", "failed", "TTFT p99 ms",
                "TPOT p99 ms");
     if (e == BT_OK) e = search(&r, &best_per_s, j, j->speed, steps, fault);
-    if (e == BT_OK && j->draws) e = draw_all(rps, j, r.best, fault);
+    if (e == BT_OK && j->draws) e = draw_all(rps, j, r.too_much > 0 ? r.best : 0, fault);
     if (e == BT_OK && j->draws) draws = draws_json(rps, band, j);
     int rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : e < 0 ? tool_fail(j->command, fault) : r.best > 0 ? 0 : 1;
     if (j->json) {
-        json_t *told = json_pack("{s:f, s:f, s:O, s:O*, s:O*, s:O*, s:O*}", "best_speed", r.best, "best_rps",
-                                 best_per_s, "steps", steps, "draws", draws, "ignored", j->ignored, "error",
-                                 j->error, "made_by", j->made_by);
+        json_t *told =
+            json_pack("{s:f, s:f, s:b, s:O, s:O*, s:O*, s:O*, s:O*}", "best_speed", r.best, "best_rps",
+                      best_per_s, "is_limit", (int)(r.too_much > 0), "steps", steps, "draws", draws,
+                      "ignored", j->ignored, "error", j->error, "made_by", j->made_by);
         rc = tool_print_json(j->command, told) ? 1 : rc;
     } else if (r.best > 0) {
-        printf("highest     %.3f requests/s (speed %.4g) keep %s\n", best_per_s, r.best, j->slo);
+        printf("highest     %.3f requests/s (speed %.4g) keep %s%s\n", best_per_s, r.best, j->slo,
+               r.too_much > 0 ? "" : "; no rate was too much: the load is too short");
     } else if (e == BT_OK) {
         printf("highest     none of these rates keeps %s\n", j->slo);
     }
