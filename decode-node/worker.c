@@ -423,7 +423,7 @@ static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fau
         e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
     ev.has_logprob = s->is.sampling.logprobs;
-    ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, BT_MSG_TOP_LOGITS, logits, w->vocab);
+    ev.u.first.top_len = bt_sample_top(ev.u.first.top_ids, w->sampler[0], BT_MSG_TOP_LOGITS, logits);
     for (uint32_t i = 0; i < ev.u.first.top_len; i++)
         ev.u.first.top_logits[i] = logits[ev.u.first.top_ids[i]];
     ev.u.first.work = bt_node_setup_work(&s->work);
@@ -593,7 +593,8 @@ static bt_err make_step(dc_worker *w, bt_fault *fault)
     if (!w->seq || !w->outcome || !w->logits || !w->logprob || !w->sampler)
         return bt_fail(fault, BT_ENOMEM, "out of memory for the decode worker");
     for (size_t i = 0; i < w->threads; i++) {
-        const bt_err e = bt_sample_new(&w->sampler[i], w->vocab, fault);
+        const bt_err e = bt_sample_new(&w->sampler[i], bt_kernels_select(bt_decode_isa(w->config.engine)),
+                                       w->vocab, fault);
         if (e < 0) return e;
     }
     return BT_OK;

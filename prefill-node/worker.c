@@ -113,7 +113,7 @@ static bt_err sample(running *r)
     pf_worker *w = r->w;
     pf_worker_event *ev = &r->computed;
     const bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
-    ev->top_len = bt_sample_top(ev->top_ids, BT_MSG_TOP_LOGITS, r->logits, w->vocab);
+    ev->top_len = bt_sample_top(ev->top_ids, w->sampler, BT_MSG_TOP_LOGITS, r->logits);
     for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = r->logits[ev->top_ids[i]];
     ev->has_logprob = r->job.sampling.logprobs;
     return bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
@@ -290,7 +290,7 @@ bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32
     if (e == BT_OK) e = bt_ring_new(&w->jobs, sizeof(pf_worker_job), slots + 1, fault);
     if (e == BT_OK)
         e = bt_ring_new(&w->events, sizeof(pf_worker_event), (size_t)slots * EVENTS_OF_A_JOB, fault);
-    if (e == BT_OK) e = bt_sample_new(&w->sampler, vocab, fault);
+    if (e == BT_OK) e = bt_sample_new(&w->sampler, bt_kernels_select(bt_prefill_isa(engine)), vocab, fault);
     const int why = e == BT_OK ? pthread_create(&w->thread, NULL, run, w) : 0;
     if (why) e = bt_fail_thread(fault, "the compute thread", why);
     if (e < 0) {

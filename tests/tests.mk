@@ -13,10 +13,10 @@ TINY        := $(B)/tests/golden/write_tiny_gguf
 VALIDATE    := $(B)/tests/validate/validate
 MEASURED    := $(patsubst %,tests/validate/%.csv,linears layers attention all_reduce steps npus aihub rtx_pro_6000_requests)
 ENGINES     := tests/emulated/test_engines
-# Tests that walk the kernels' dispatch table with kernels alone; every engine on every row in short; what emulates x86.
+# Tests that walk the kernels' dispatch table with kernels alone, or the sampler over them; every engine on every row in short; what emulates x86.
 # The other tests of engines take a quarter of an hour there.
 WALKERS     := $(ENGINES).c $(if $(CROSS),,tests/emulated/test_simd.c) \
-               $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' $(call sources,tests/unit/kernels tests/unit/tools/bench))
+               $(shell grep -lE '"([a-z/]*/)?(variants|int_ops_kit|rows)\.h"' $(call sources,tests/unit/kernels tests/unit/sample tests/unit/tools/bench))
 EMULATED    := $(WALKERS:%.c=$(B)/emulated/%)
 # Kernels need nothing else, so that another compiler has little to build; KERNELS=name: test_name* alone.
 KERNEL_TESTS := $(patsubst tests/unit/%.c,$(B)/%,$(sort $(shell find tests/unit/kernels -name 'test_$(KERNELS)*.c')))

@@ -29,6 +29,7 @@
  *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
  *   rmsnorm    sum of squares as dot(x, x); scale = 1 / sqrtf(sum / K + eps); y = (x * scale) * w
  *   attention  see attn below
+ *   logits     see logit_sum below
  *   exp        see bt_exp1 */
 
 /* ---- matrix product over packed f16 weights ----
@@ -64,6 +65,22 @@ typedef void bt_rope_fn(float *x, size_t heads, size_t d, size_t r, const float 
 /* f32 to f16 bits, nearest even; overflow gives infinity. And f16 bits to f32, exact. */
 typedef void bt_f32_to_f16_fn(uint16_t *restrict y, const float *restrict x, size_t count);
 typedef void bt_f16_to_f32_fn(float *restrict y, const uint16_t *restrict x, size_t count);
+
+/* ---- logits of one row, in pieces of any length n (the sampler's rule, sample/sample.h, has pieces of 256) ----
+ * z[n] are finite, or -inf where an id is not to be chosen; z0 is the row's greatest logit. */
+/* ret[0] and ret[1] = the least and the greatest of z[n], n >= 1; a zero is +0. Both are NaN where a z[i] is not
+ * finite. */
+typedef void bt_logit_range_fn(float ret[2], const float *z, size_t n);
+/* The sum of exp((z[i] - z0) / temperature) over those with z[i] >= least, in 16 lanes: i goes to lane i % 16 in
+ * ascending i, from +0, then the tree of dot. temperature > 0. */
+typedef float bt_logit_sum_fn(const float *z, size_t n, float z0, float temperature, float least);
+/* bin[i] = rint(bins - min((z0 - z[i]) * scale, bins - 1)), ties to even, or 0 where z[i] < least: from 1 to bins, and
+ * never less for a greater logit. scale >= 0, 2 <= bins <= 2^20. A NaN counts as bins - 1.
+ * mass[i] = rint(exp(z[i] - z0) * 2^30); mass NULL: not wanted. */
+typedef void bt_logit_bins_fn(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
+                              float z0, float least, float scale, float bins);
+/* Writes the indices i with low <= z[i] <= high to at[n], ascending. Returns how many. low is finite. */
+typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, size_t n, float low, float high);
 
 /* ---- attention of T consecutive query rows over one sequence's KV ----
  * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, all of which the caller has
@@ -184,6 +201,10 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \
     KERNEL(f16_to_f32, bt_f16_to_f32, WIDTH, with) \
+    KERNEL(logit_range, bt_logit_range, WIDTH, with) \
+    KERNEL(logit_sum, bt_logit_sum, WIDTH, with) \
+    KERNEL(logit_bins, bt_logit_bins, WIDTH, with) \
+    KERNEL(logit_list, bt_logit_list, WIDTH, with) \
     KERNEL(quantise8, bt_edge_quantise8, WIDTH, with) \
     KERNEL(quantise16, bt_edge_quantise16, WIDTH, with) \
     KERNEL(estimate8, bt_edge_estimate8, WIDTH, with) \
@@ -253,8 +274,8 @@ bool bt_kernels_use_core(const char *name);
 /* A warning for people if this machine can run no row but ref, else NULL. Every program that computes prints it at its
  * start. */
 const char *bt_kernels_warning(void);
-/* Raised when any order or rounding above changes; part of the exactness class in HELLO. */
-#define BT_KERNELS_NUMERIC_VERSION 2u
+/* Raised when any order or rounding above changes, or the sampler's rule; part of the exactness class in HELLO. */
+#define BT_KERNELS_NUMERIC_VERSION 3u
 
 /* The rows of kernels that this build has, best first, in the words of --isa. */
 #if defined(__aarch64__)

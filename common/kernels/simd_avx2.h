@@ -55,6 +55,11 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return (v16){_mm256_and_ps(x.a, _mm256_cmp_ps(y.a, z.a, _CMP_GE_OQ)),
                  _mm256_and_ps(x.b, _mm256_cmp_ps(y.b, z.b, _CMP_GE_OQ))};
 }
+/* Whether x >= y in any lane. */
+BT_INLINE int v16_any_ge(v16 x, v16 y)
+{
+    return _mm256_movemask_ps(_mm256_or_ps(_mm256_cmp_ps(x.a, y.a, _CMP_GE_OQ), _mm256_cmp_ps(x.b, y.b, _CMP_GE_OQ)));
+}
 BT_INLINE __m256 v8_where_bits(__m256 x, __m256i bits, const int32_t *lane)
 {
     const __m256i both = _mm256_and_si256(bits, _mm256_loadu_si256((const void *)lane));
@@ -95,6 +100,22 @@ BT_INLINE void v16_store_n(float *p, v16 x, size_t n)
     }
     _mm256_maskstore_ps(p, v16_mask8(0, n), x.a);
     if (n > 8) _mm256_maskstore_ps(p + 8, v16_mask8(8, n), x.b);
+}
+/* Stores x as integers, nearest even. */
+BT_INLINE void v16_store_s32(int32_t *p, v16 x)
+{
+    _mm256_storeu_si256((void *)p, _mm256_cvtps_epi32(x.a));
+    _mm256_storeu_si256((void *)(p + 8), _mm256_cvtps_epi32(x.b));
+}
+BT_INLINE unsigned v8_bits_within(__m256 x, __m256 low, __m256 high)
+{
+    return (unsigned)_mm256_movemask_ps(_mm256_and_ps(_mm256_cmp_ps(x, low, _CMP_GE_OQ),
+                                                      _mm256_cmp_ps(x, high, _CMP_LE_OQ)));
+}
+/* A bit for each lane: whether low <= x <= high. */
+BT_INLINE unsigned v16_bits_within(v16 x, v16 low, v16 high)
+{
+    return v8_bits_within(x.a, low.a, high.a) | v8_bits_within(x.b, low.b, high.b) << 8;
 }
 BT_INLINE v16 v16_load_f16(const uint16_t *p)
 {

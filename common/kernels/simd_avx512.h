@@ -28,6 +28,7 @@ BT_INLINE v16 v16_fma(v16 x, v16 y, v16 z) { return _mm512_fmadd_ps(x, y, z); }
 BT_INLINE v16 v16_fnma(v16 x, v16 y, v16 z) { return _mm512_fnmadd_ps(x, y, z); }
 BT_INLINE v16 v16_neg(v16 x) { return _mm512_xor_ps(x, _mm512_set1_ps(-0.0f)); }
 BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z) { return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(y, z, _CMP_GE_OQ), x); }
+BT_INLINE int v16_any_ge(v16 x, v16 y) { return _mm512_cmp_ps_mask(x, y, _CMP_GE_OQ) != 0; }
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
     const __mmask16 any = _mm512_test_epi32_mask(_mm512_set1_epi32(bits), _mm512_loadu_si512(lane));
@@ -41,6 +42,11 @@ BT_INLINE v16 v16_bits_add_shift(v16 x, int add, int shift)
 BT_INLINE __mmask16 v16_mask(size_t n) { return (__mmask16)((1u << n) - 1); }
 BT_INLINE v16 v16_load_n(const float *p, size_t n) { return _mm512_maskz_loadu_ps(v16_mask(n), p); }
 BT_INLINE void v16_store_n(float *p, v16 x, size_t n) { _mm512_mask_storeu_ps(p, v16_mask(n), x); }
+BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(x)); }
+BT_INLINE unsigned v16_bits_within(v16 x, v16 low, v16 high)
+{
+    return (unsigned)(_mm512_cmp_ps_mask(x, low, _CMP_GE_OQ) & _mm512_cmp_ps_mask(x, high, _CMP_LE_OQ));
+}
 BT_INLINE v16 v16_load_f16(const uint16_t *p) { return _mm512_cvtph_ps(_mm256_loadu_si256((const void *)p)); }
 BT_INLINE v16 v16_load_s8(const int8_t *p)
 {

@@ -100,6 +100,13 @@ BT_INLINE v16 v16_where_ge(v16 x, v16 y, v16 z)
     return V16_EACH(F);
 #undef F
 }
+/* Whether x >= y in any lane. */
+BT_INLINE int v16_any_ge(v16 x, v16 y)
+{
+    const uint32x4_t a = vorrq_u32(vcgeq_f32(x.v[0], y.v[0]), vcgeq_f32(x.v[1], y.v[1])),
+                     b = vorrq_u32(vcgeq_f32(x.v[2], y.v[2]), vcgeq_f32(x.v[3], y.v[3]));
+    return vmaxvq_u32(vorrq_u32(a, b)) != 0;
+}
 /* x in lanes with bits & lane[i] != 0, else -inf */
 BT_INLINE v16 v16_where_bits(v16 x, int bits, const int32_t *lane)
 {
@@ -134,6 +141,21 @@ BT_INLINE void v16_store_n(float *p, v16 x, size_t n)
     }
     v16_store(some, x);
     memcpy(p, some, n * sizeof *p);
+}
+
+BT_INLINE void v16_store_s32(int32_t *p, v16 x)
+{
+    for (int i = 0; i < 4; i++) vst1q_s32(p + 4 * i, vcvtnq_s32_f32(x.v[i]));
+}
+BT_INLINE unsigned v16_bits_within(v16 x, v16 low, v16 high)
+{
+    static const uint32_t bit[4] = {1, 2, 4, 8};
+    unsigned all = 0;
+    for (int i = 0; i < 4; i++) {
+        const uint32x4_t in = vandq_u32(vcgeq_f32(x.v[i], low.v[i]), vcleq_f32(x.v[i], high.v[i]));
+        all |= vaddvq_u32(vandq_u32(in, vld1q_u32(bit))) << 4 * i;
+    }
+    return all;
 }
 
 /* ---- f16, by the instructions that convert it ---- */

@@ -1,20 +1,19 @@
-/* Sampling as defined in the header. The full order comes from a radix sort, whose cost does not depend on
- * the logits. */
+/* Sampling as defined in the header. No step sorts the vocabulary. A cut of the ranks is found by counting
+ * ids, or their mass, in bins by logit, and then among the ids of the one bin that the cut falls into. */
 #include "sample/sample.h"
 
 #include "base/rng.h"
-#include "kernels/kernels.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { DIGIT_BITS = 11, DIGITS = 1 << DIGIT_BITS, PASSES = 3, MAX_VOCAB = 1 << 20 };
+enum { BLOCK = BT_SAMPLE_BLOCK, BIN_BITS = 10, BINS = 1 << BIN_BITS, MAX_VOCAB = 1 << 20 };
 
+/* An id that may be the last to stay: its logit as a key, and what it adds to a cut's sum. */
 typedef struct cell {
-    uint32_t key;
-    int32_t id;
+    uint32_t key, id, mass;
 } cell;
 
 /* A call's notes on an id: valid only where `call` is the call's own number, so nothing is ever cleared. */
@@ -22,12 +21,26 @@ typedef struct mark {
     uint32_t call, count;
 } mark;
 
+/* The last rank that stays: z with id or a lower one, or any higher logit. */
+typedef struct cut {
+    float z;
+    uint32_t id;
+} cut;
+
 struct bt_sample {
-    size_t vocab;
-    cell *a, *b;
-    float *z; /* logits after penalties and bias */
+    const bt_kernels *kernels;
+    size_t vocab, blocks;
+    cell *cells;
+    float *adjusted; /* logits after penalties and bias */
     mark *seen;
     uint32_t call;
+    /* the row at hand */
+    const float *z;
+    float *high, *sum; /* of each block: its highest logit, its sum of w */
+    float z0, low;     /* the row's highest and lowest logit */
+    cut cut;
+    float edge[BLOCK];         /* the block that holds cut.id, without its ids that are beyond the cut */
+    uint64_t bin[2][BINS + 1]; /* of ids at even and odd places; bin 0 is of ids that did not stay */
 };
 
 static bt_err check_range(const char *name, float v, float lo, float hi, bt_fault *fault)
@@ -70,19 +83,22 @@ bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault)
     return check_bias(p, fault);
 }
 
-bt_err bt_sample_new(bt_sample **ret, size_t vocab, bt_fault *fault)
+bt_err bt_sample_new(bt_sample **ret, const bt_kernels *kernels, size_t vocab, bt_fault *fault)
 {
     if (vocab == 0 || vocab > MAX_VOCAB)
         return bt_fail(fault, BT_EARG, "a vocabulary of %zu; 1 to %d is allowed", vocab, MAX_VOCAB);
     bt_sample *s = calloc(1, sizeof *s);
     if (s) {
+        s->kernels = kernels ? kernels : bt_kernels_select(NULL);
         s->vocab = vocab;
-        s->a = calloc(vocab, sizeof *s->a);
-        s->b = calloc(vocab, sizeof *s->b);
-        s->z = calloc(vocab, sizeof *s->z);
+        s->blocks = (vocab + BLOCK - 1) / BLOCK;
+        s->cells = calloc(vocab, sizeof *s->cells);
+        s->adjusted = calloc(vocab, sizeof *s->adjusted);
         s->seen = calloc(vocab, sizeof *s->seen);
+        s->high = calloc(s->blocks, sizeof *s->high);
+        s->sum = calloc(s->blocks, sizeof *s->sum);
     }
-    if (!s || !s->a || !s->b || !s->z || !s->seen) {
+    if (!s || !s->cells || !s->adjusted || !s->seen || !s->high || !s->sum) {
         bt_sample_free(s);
         return bt_fail(fault, BT_ENOMEM, "out of memory for sampling from %zu tokens", vocab);
     }
@@ -93,129 +109,35 @@ bt_err bt_sample_new(bt_sample **ret, size_t vocab, bt_fault *fault)
 void bt_sample_free(bt_sample *s)
 {
     if (!s) return;
-    free(s->a);
-    free(s->b);
-    free(s->z);
+    free(s->cells);
+    free(s->adjusted);
     free(s->seen);
+    free(s->high);
+    free(s->sum);
     free(s);
 }
 
-/* Ascending keys are descending logits; -0 counts as +0. */
+/* ---- floats in order ---- */
+/* Keys ascend with logits; -0 counts as +0. */
 static uint32_t key_of(float z)
 {
     uint32_t u;
     z += 0.0f;
     memcpy(&u, &z, sizeof u);
-    return u & 0x80000000u ? u : ~u & 0x7fffffffu;
+    return u & 0x80000000u ? ~u : u | 0x80000000u;
 }
 
-/* Sorts s->a by key; stable, so equal keys stay in ascending id. */
-static void sort_cells(bt_sample *s)
+static float of_key(uint32_t key)
 {
-    uint32_t start[PASSES][DIGITS] = {0};
-    for (size_t i = 0; i < s->vocab; i++)
-        for (int p = 0; p < PASSES; p++) start[p][s->a[i].key >> (p * DIGIT_BITS) & (DIGITS - 1)]++;
-    for (int p = 0; p < PASSES; p++) {
-        uint32_t sum = 0;
-        for (int d = 0; d < DIGITS; d++) {
-            const uint32_t n = start[p][d];
-            start[p][d] = sum;
-            sum += n;
-        }
-        for (size_t i = 0; i < s->vocab; i++)
-            s->b[start[p][s->a[i].key >> (p * DIGIT_BITS) & (DIGITS - 1)]++] = s->a[i];
-        cell *t = s->a;
-        s->a = s->b;
-        s->b = t;
-    }
+    const uint32_t u = key & 0x80000000u ? key & 0x7fffffffu : ~key;
+    float z;
+    memcpy(&z, &u, sizeof z);
+    return z;
 }
 
-/* Steps 2 to 4: how many of the sorted tokens stay. */
-static size_t keep(const bt_sample *s, const bt_sample_params *p, const float *z)
-{
-    size_t n = p->top_k && p->top_k < s->vocab ? p->top_k : s->vocab;
-    const float z0 = z[s->a[0].id];
-    if (p->top_p < 1.0f) {
-        double all = 0, sum = 0;
-        for (size_t i = 0; i < n; i++) all += (double)bt_exp1(z[s->a[i].id] - z0);
-        const double want = (double)p->top_p * all;
-        size_t i = 0;
-        do {
-            sum += (double)bt_exp1(z[s->a[i].id] - z0);
-            i++;
-        } while (i < n && sum < want);
-        n = i;
-    }
-    if (p->min_p > 0.0f)
-        while (n > 1 && bt_exp1(z[s->a[n - 1].id] - z0) < p->min_p) n--;
-    return n;
-}
-
-static int32_t draw(const bt_sample *s, const bt_sample_params *p, const float *z, size_t n,
-                    uint64_t token_index)
-{
-    const float z0 = z[s->a[0].id];
-    double all = 0, sum = 0;
-    for (size_t i = 0; i < n; i++) all += (double)bt_exp1((z[s->a[i].id] - z0) / p->temperature);
-    const double want = bt_rng_uniform(p->seed, token_index) * all;
-    for (size_t i = 0; i < n; i++) {
-        sum += (double)bt_exp1((z[s->a[i].id] - z0) / p->temperature);
-        if (sum > want) return s->a[i].id;
-    }
-    return s->a[0].id; /* not reached: want < all, and the two sums are the same additions */
-}
-
-/* Step 0. Each id of the history is met once, in s->b, which sorting does not need yet. */
-static void note(bt_sample *s, size_t *ids, const int32_t *from, size_t n, uint32_t add)
-{
-    for (size_t i = 0; i < n; i++) {
-        if (from[i] < 0 || (size_t)from[i] >= s->vocab) continue;
-        mark *m = &s->seen[from[i]];
-        if (m->call != s->call) {
-            *m = (mark){s->call, 0};
-            s->b[(*ids)++].id = from[i];
-        }
-        m->count += add;
-    }
-}
-
-static float into_range(float z) { return z > FLT_MAX ? FLT_MAX : z < -FLT_MAX ? -FLT_MAX : z; }
-
-static void penalise(bt_sample *s, const bt_sample_params *p, const bt_sample_history *h, bool repetition)
-{
-    if (++s->call == 0) { /* marks of 2^32 calls ago would look new */
-        memset(s->seen, 0, s->vocab * sizeof *s->seen);
-        s->call = 1;
-    }
-    size_t ids = 0;
-    note(s, &ids, h->generated, h->generated_len, 1);
-    if (repetition) note(s, &ids, h->prompt, h->prompt_len, 0);
-    for (size_t i = 0; i < ids; i++) {
-        const int32_t id = s->b[i].id;
-        float z = s->z[id];
-        if (repetition) z = z > 0.0f ? z / p->repetition_penalty : z * p->repetition_penalty;
-        if (s->seen[id].count)
-            z = (z - (float)s->seen[id].count * p->frequency_penalty) - p->presence_penalty;
-        s->z[id] = into_range(z);
-    }
-}
-
-/* The logits to choose from: those given where nothing changes them, else s->z. */
-static const float *adjust(bt_sample *s, const bt_sample_params *p, const float *logits,
-                           const bt_sample_history *h)
-{
-    const bool repetition = p->repetition_penalty != 0.0f && p->repetition_penalty != 1.0f;
-    const bool penalties = repetition || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
-    if (!penalties && p->bias_len == 0) return logits;
-    memcpy(s->z, logits, s->vocab * sizeof *s->z);
-    if (penalties) penalise(s, p, h, repetition);
-    for (uint32_t i = 0; i < p->bias_len; i++)
-        if ((size_t)p->bias[i].id < s->vocab) {
-            float *z = &s->z[p->bias[i].id];
-            *z = into_range(*z + p->bias[i].bias);
-        }
-    return s->z;
-}
+/* The next float, -0 being +0. */
+static float above(float z) { return of_key(key_of(z) + 1); }
+static float below(float z) { return of_key(key_of(z) - (z == 0.0f ? 2u : 1u)); }
 
 /* ln of x >= 1, by additions, multiplications and divisions in one order, so that it is the same on every
  * machine: x = m 2^e, m in [1/sqrt 2, sqrt 2), ln m = 2 atanh((m - 1) / (m + 1)) by its series. The error is
@@ -233,61 +155,381 @@ static double ln(double x)
     return (double)e * 0.69314718055994531 + 2.0 * t * sum;
 }
 
-uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t vocab)
+/* ---- step 0 ---- */
+/* Each id of the history is met once, in s->cells, which no cut needs yet. */
+static void note(bt_sample *s, size_t *ids, const int32_t *from, size_t n, uint32_t add)
 {
-    uint32_t len = 0;
-    for (size_t i = 0; i < vocab && top > 0; i++) {
-        uint32_t at = len;
-        if (at == top && logits[i] <= logits[ids[at - 1]]) continue;
-        if (at == top) at--;
-        else len++;
-        for (; at > 0 && logits[i] > logits[ids[at - 1]]; at--) ids[at] = ids[at - 1];
-        ids[at] = (int32_t)i;
+    for (size_t i = 0; i < n; i++) {
+        if (from[i] < 0 || (size_t)from[i] >= s->vocab) continue;
+        mark *m = &s->seen[from[i]];
+        if (m->call != s->call) {
+            *m = (mark){s->call, 0};
+            s->cells[(*ids)++].id = (uint32_t)from[i];
+        }
+        m->count += add;
     }
-    return len;
 }
 
-/* As in the header; `best` has the highest logit. */
-static void find_logprobs(bt_sample_logprob *ret, const bt_sample *s, uint32_t top, const float *logits,
-                          size_t best, int32_t id)
+static float into_range(float z) { return z > FLT_MAX ? FLT_MAX : z < -FLT_MAX ? -FLT_MAX : z; }
+
+static void penalise(bt_sample *s, const bt_sample_params *p, const bt_sample_history *h, bool repetition)
 {
-    const float zm = logits[best];
-    double sum = 0;
-    for (size_t i = 0; i < s->vocab; i++) sum += (double)bt_exp1(logits[i] - zm);
-    const double log_sum = ln(sum);
-    ret->top_len = bt_sample_top(ret->top_ids, top, logits, s->vocab);
-    for (uint32_t i = 0; i < ret->top_len; i++) {
-        const double l = ((double)logits[ret->top_ids[i]] - (double)zm) - log_sum;
-        ret->top[i] = l < -(double)FLT_MAX ? -FLT_MAX : (float)l;
+    if (++s->call == 0) { /* marks of 2^32 calls ago would look new */
+        memset(s->seen, 0, s->vocab * sizeof *s->seen);
+        s->call = 1;
     }
-    const double l = ((double)logits[id] - (double)zm) - log_sum;
-    ret->own = l < -(double)FLT_MAX ? -FLT_MAX : (float)l;
+    size_t ids = 0;
+    note(s, &ids, h->generated, h->generated_len, 1);
+    if (repetition) note(s, &ids, h->prompt, h->prompt_len, 0);
+    for (size_t i = 0; i < ids; i++) {
+        const uint32_t id = s->cells[i].id;
+        float z = s->adjusted[id];
+        if (repetition) z = z > 0.0f ? z / p->repetition_penalty : z * p->repetition_penalty;
+        if (s->seen[id].count)
+            z = (z - (float)s->seen[id].count * p->frequency_penalty) - p->presence_penalty;
+        s->adjusted[id] = into_range(z);
+    }
+}
+
+/* The logits to choose from: those given where nothing changes them, else s->adjusted. */
+static const float *adjust(bt_sample *s, const bt_sample_params *p, const float *logits,
+                           const bt_sample_history *h)
+{
+    const bool repetition = p->repetition_penalty != 0.0f && p->repetition_penalty != 1.0f;
+    const bool penalties = repetition || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
+    if (!penalties && p->bias_len == 0) return logits;
+    memcpy(s->adjusted, logits, s->vocab * sizeof *s->adjusted);
+    if (penalties) penalise(s, p, h, repetition);
+    for (uint32_t i = 0; i < p->bias_len; i++)
+        if ((size_t)p->bias[i].id < s->vocab) {
+            float *z = &s->adjusted[p->bias[i].id];
+            *z = into_range(*z + p->bias[i].bias);
+        }
+    return s->adjusted;
+}
+
+/* ---- the row at hand, block by block ---- */
+static size_t block_len(const bt_sample *s, size_t b)
+{
+    return b + 1 < s->blocks ? (size_t)BLOCK : s->vocab - b * BLOCK;
+}
+
+static void all_stay(bt_sample *s) { s->cut = (cut){-FLT_MAX, (uint32_t)s->vocab - 1}; }
+
+/* Takes z as the row, of which all ids stay. false: a number of block *bad is not finite. */
+static bool take_row(bt_sample *s, size_t *bad, const float *z)
+{
+    s->z = z;
+    s->z0 = -FLT_MAX, s->low = FLT_MAX;
+    for (size_t b = 0; b < s->blocks; b++) {
+        float range[2];
+        s->kernels->logit_range(range, z + b * BLOCK, block_len(s, b));
+        if (isnan(range[1])) {
+            *bad = b;
+            return false;
+        }
+        s->high[b] = range[1];
+        s->z0 = range[1] > s->z0 ? range[1] : s->z0;
+        s->low = range[0] < s->low ? range[0] : s->low;
+    }
+    all_stay(s);
+    return true;
+}
+
+/* The lowest id with the highest logit. */
+static size_t first_of(const bt_sample *s)
+{
+    size_t i = 0;
+    while (s->high[i] != s->z0) i++;
+    for (i *= BLOCK; s->z[i] != s->z0;) i++;
+    return i;
+}
+
+static void set_cut(bt_sample *s, float z, size_t id)
+{
+    const size_t b = id / BLOCK, n = block_len(s, b);
+    s->cut = (cut){z, (uint32_t)id};
+    memcpy(s->edge, s->z + b * BLOCK, n * sizeof *s->edge);
+    for (size_t i = id % BLOCK + 1; i < n; i++)
+        if (s->edge[i] == z) s->edge[i] = -INFINITY;
+}
+
+/* The ids of a block that may stay: those with z[i] >= least. */
+typedef struct piece {
+    const float *z;
+    size_t n;
+    float least;
+} piece;
+
+/* false: none with z >= least stays. */
+static inline bool piece_of(piece *ret, const bt_sample *s, size_t b, float least)
+{
+    if (s->high[b] < least || s->high[b] < s->cut.z) return false;
+    const size_t last = s->cut.id / BLOCK;
+    const float from = b > last ? above(s->cut.z) : s->cut.z;
+    *ret = (piece){b == last && s->cut.id + 1 < s->vocab ? s->edge : s->z + b * BLOCK, block_len(s, b),
+                   from > least ? from : least};
+    return s->high[b] >= ret->least;
+}
+
+/* ---- cuts ---- */
+/* The cell at which the sum of mass, by descending key and then in the cells' order, comes to need; it does.
+ * The cells are used up. */
+static cell narrow(cell *c, size_t n, uint64_t need, uint64_t *bin)
+{
+    for (;;) {
+        uint32_t low = UINT32_MAX, high = 0;
+        for (size_t i = 0; i < n; i++) {
+            low = c[i].key < low ? c[i].key : low;
+            high = c[i].key > high ? c[i].key : high;
+        }
+        if (low == high) break;
+        unsigned shift = 0;
+        while ((high - low) >> shift >= BINS) shift++;
+        memset(bin, 0, BINS * sizeof *bin);
+        for (size_t i = 0; i < n; i++) bin[(c[i].key - low) >> shift] += c[i].mass;
+        uint32_t at = (high - low) >> shift;
+        for (; bin[at] < need; at--) need -= bin[at];
+        size_t kept = 0;
+        for (size_t i = 0; i < n; i++)
+            if ((c[i].key - low) >> shift == at) c[kept++] = c[i];
+        n = kept;
+    }
+    size_t i = 0;
+    for (; i + 1 < n && c[i].mass < need; i++) need -= c[i].mass;
+    return c[i];
+}
+
+/* How ids are counted: each as 1, or with its mass m. */
+typedef struct counting {
+    bool mass;
+    float least; /* ids below count nothing */
+    float scale; /* of the bins */
+    uint64_t all;
+} counting;
+
+/* Adds to the bins of n ids; mass NULL: 1 each. Bins are read in pairs, and neighbours go to bins of their
+ * own, which is faster where both fall into the same. */
+static void add_to_bins(bt_sample *s, const int32_t *bin, const int32_t *mass, size_t n)
+{
+    size_t i = 0;
+    for (; i + 2 <= n; i += 2) {
+        uint64_t two;
+        memcpy(&two, bin + i, sizeof two);
+        s->bin[0][(uint32_t)two] += mass ? (uint32_t)mass[i] : 1u;
+        s->bin[1][two >> 32] += mass ? (uint32_t)mass[i + 1] : 1u;
+    }
+    if (i < n) s->bin[0][bin[i]] += mass ? (uint32_t)mass[i] : 1u;
+}
+
+/* Fills s->bin. */
+static void count(bt_sample *s, counting *c)
+{
+    const float width = s->z0 - c->least;
+    int32_t bin[BLOCK], mass[BLOCK];
+    piece p;
+    c->scale = width > 0.0f ? (BINS - 1) / (width < FLT_MAX ? width : FLT_MAX) : 0.0f;
+    c->scale = c->scale < FLT_MAX ? c->scale : FLT_MAX;
+    memset(s->bin, 0, sizeof s->bin);
+    for (size_t b = 0; b < s->blocks; b++) {
+        if (!piece_of(&p, s, b, c->least)) continue;
+        s->kernels->logit_bins(bin, c->mass ? mass : NULL, p.z, p.n, s->z0, p.least, c->scale, BINS);
+        if (c->mass) add_to_bins(s, bin, mass, p.n);
+        else add_to_bins(s, bin, NULL, p.n);
+    }
+    c->all = 0;
+    for (size_t i = 1; i <= BINS; i++) c->all += s->bin[0][i] += s->bin[1][i];
+}
+
+static int32_t bin_of(const bt_sample *s, const counting *c, float z)
+{
+    int32_t bin;
+    s->kernels->logit_bins(&bin, NULL, &z, 1, s->z0, c->least, c->scale, BINS);
+    return bin;
+}
+
+/* The least logit of this bin or a higher one. */
+static float least_of_bin(const bt_sample *s, const counting *c, int32_t bin)
+{
+    uint32_t low = key_of(c->least), high = key_of(s->z0);
+    while (low < high) {
+        const uint32_t middle = low + (high - low) / 2;
+        if (bin_of(s, c, of_key(middle)) >= bin) high = middle;
+        else low = middle + 1;
+    }
+    return of_key(low);
+}
+
+/* Cells of the ids that stay with logits in [low, high], in ascending id; of one logit only until their mass
+ * comes to need. Ends soon after there are more than most. */
+static size_t list(bt_sample *s, bool of_mass, float low, float high, uint64_t need, size_t most)
+{
+    uint32_t at[BLOCK];
+    int32_t bin[BLOCK], mass[BLOCK];
+    float z[BLOCK];
+    size_t n = 0;
+    uint64_t sum = 0;
+    piece p;
+    for (size_t b = 0; b < s->blocks && n <= most && (low < high || sum < need); b++) {
+        if (!piece_of(&p, s, b, low)) continue;
+        const size_t found = s->kernels->logit_list(at, p.z, p.n, p.least, high);
+        for (size_t i = 0; i < found; i++) z[i] = p.z[at[i]];
+        if (of_mass && found) s->kernels->logit_bins(bin, mass, z, found, s->z0, low, 0.0f, BINS);
+        for (size_t i = 0; i < found; i++, n++) {
+            s->cells[n] =
+                (cell){key_of(z[i]), (uint32_t)(b * BLOCK) + at[i], of_mass ? (uint32_t)mass[i] : 1u};
+            sum += s->cells[n].mass;
+        }
+    }
+    return n;
+}
+
+/* Leaves the shortest beginning that counts need or more; need <= c->all. */
+static void cut_at(bt_sample *s, const counting *c, uint64_t need)
+{
+    int32_t bin = BINS;
+    for (; s->bin[0][bin] < need; bin--) need -= s->bin[0][bin];
+    const float low = least_of_bin(s, c, bin), high = bin < BINS ? below(least_of_bin(s, c, bin + 1)) : s->z0;
+    const size_t n = list(s, c->mass, low, high, need, s->vocab);
+    const cell last = narrow(s->cells, n, need, s->bin[0]);
+    set_cut(s, of_key(last.key), last.id);
+}
+
+/* The first top ranks stay. Where there are as many blocks, the top-th highest of their highest logits is a
+ * bound, above which there are mostly few ids. */
+static void cut_top_k(bt_sample *s, size_t top)
+{
+    const size_t few = s->vocab / 16;
+    counting c = {.least = s->low};
+    if (top >= s->vocab) return;
+    if (top <= s->blocks) {
+        for (size_t b = 0; b < s->blocks; b++) s->cells[b] = (cell){key_of(s->high[b]), (uint32_t)b, 1};
+        c.least = of_key(narrow(s->cells, s->blocks, top, s->bin[0]).key);
+        const size_t n = list(s, false, c.least, s->z0, top, few);
+        if (n <= few) {
+            const cell last = narrow(s->cells, n, top, s->bin[0]);
+            set_cut(s, of_key(last.key), last.id);
+            return;
+        }
+    }
+    count(s, &c);
+    cut_at(s, &c, top);
+}
+
+/* exp(-22) * 2^30 rounds to 0: lower logits have no mass. */
+static void cut_top_p(bt_sample *s, float top_p)
+{
+    counting c = {.mass = true, .least = s->z0 - 22.0f};
+    const float least = s->cut.z > s->low ? s->cut.z : s->low;
+    c.least = c.least > least ? c.least : least;
+    count(s, &c);
+    const double want = (double)top_p * (double)c.all;
+    uint64_t need = (uint64_t)want;
+    need += (double)need < want;
+    cut_at(s, &c, need ? need : 1);
+}
+
+static void cut_min_p(bt_sample *s, float min_p)
+{
+    const double from = (double)s->z0 - ln(1.0 / (double)min_p);
+    if (from <= (double)s->cut.z) return;
+    float least = (float)from;
+    if ((double)least < from) least = above(least);
+    if (least > s->cut.z) set_cut(s, least, s->vocab - 1);
+}
+
+/* ---- sums over ids ---- */
+static double sum_blocks(bt_sample *s, float temperature)
+{
+    double all = 0;
+    piece p;
+    for (size_t b = 0; b < s->blocks; b++) {
+        s->sum[b] = piece_of(&p, s, b, -FLT_MAX)
+                        ? s->kernels->logit_sum(p.z, p.n, s->z0, temperature, p.least)
+                        : 0.0f;
+        all += (double)s->sum[b];
+    }
+    return all;
+}
+
+static int32_t draw(bt_sample *s, const bt_sample_params *params, uint64_t token_index)
+{
+    const double want = bt_rng_uniform(params->seed, token_index) * sum_blocks(s, params->temperature);
+    double sum = 0;
+    size_t b = 0, last = 0;
+    piece p = {.n = 0};
+    for (; sum + (double)s->sum[b] <= want; b++) sum += (double)s->sum[b]; /* ends: want is less than all */
+    (void)piece_of(&p, s, b, -FLT_MAX);
+    for (size_t i = 0; i < p.n; i++) {
+        if (p.z[i] < p.least) continue;
+        const float w = bt_exp1((p.z[i] - s->z0) / params->temperature);
+        sum += (double)w;
+        if (w > 0.0f) last = i;
+        if (sum > want) break;
+    }
+    return (int32_t)(b * BLOCK + last);
+}
+
+/* ---- log probabilities ---- */
+static float log_probability(float z, float zm, double log_sum)
+{
+    const double l = ((double)z - (double)zm) - log_sum;
+    return l < -(double)FLT_MAX ? -FLT_MAX : (float)l;
+}
+
+/* The top of the row at hand. */
+static uint32_t top_of(int32_t *ids, bt_sample *s, uint32_t top)
+{
+    if (top == 0) return 0;
+    cut_top_k(s, top);
+    const size_t n = list(s, false, s->cut.z, s->z0, s->vocab, s->vocab);
+    for (size_t i = 0; i < n; i++) {
+        size_t at = i;
+        for (; at > 0 && s->z[s->cells[i].id] > s->z[ids[at - 1]]; at--) ids[at] = ids[at - 1];
+        ids[at] = (int32_t)s->cells[i].id;
+    }
+    return (uint32_t)n;
+}
+
+uint32_t bt_sample_top(int32_t *ids, bt_sample *s, uint32_t top, const float *logits)
+{
+    size_t bad;
+    return take_row(s, &bad, logits) ? top_of(ids, s, top) : 0;
+}
+
+/* All but the token's own, of the row at hand, whose cut is lost. *log_sum: as the header's. */
+static void find_logprobs(bt_sample_logprob *ret, double *log_sum, bt_sample *s, uint32_t top)
+{
+    *log_sum = ln(sum_blocks(s, 1.0f));
+    ret->top_len = top_of(ret->top_ids, s, top);
+    for (uint32_t i = 0; i < ret->top_len; i++)
+        ret->top[i] = log_probability(s->z[ret->top_ids[i]], s->z0, *log_sum);
 }
 
 bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s,
                        const bt_sample_params *p, const float *logits, const bt_sample_history *history,
                        bt_fault *fault)
 {
-    size_t best = 0;
-    for (size_t i = 0; i < s->vocab; i++) {
-        if (!isfinite(logits[i]))
-            return bt_fail(fault, BT_EFORMAT, "the logit of token %zu is not finite", i);
-        if (logits[i] > logits[best]) best = i;
+    const bool logprobs = p->logprobs && ret_logprob;
+    double log_sum = 0;
+    size_t bad;
+    if (!take_row(s, &bad, logits)) {
+        for (bad *= BLOCK; isfinite(logits[bad]);) bad++;
+        return bt_fail(fault, BT_EFORMAT, "the logit of token %zu is not finite", bad);
     }
+    const float zm = s->z0;
+    if (logprobs) find_logprobs(ret_logprob, &log_sum, s, p->top_logprobs);
     const float *z = adjust(s, p, logits, history);
-    size_t first = best;
-    if (z != logits) {
-        first = 0;
-        for (size_t i = 1; i < s->vocab; i++)
-            if (z[i] > z[first]) first = i;
-    }
-    int32_t id = (int32_t)first;
+    if (z != logits) (void)take_row(s, &bad, z); /* finite: step 0 keeps the range */
+    else all_stay(s);
+    int32_t id = (int32_t)first_of(s);
     if (p->temperature != 0.0f) {
-        for (size_t i = 0; i < s->vocab; i++) s->a[i] = (cell){key_of(z[i]), (int32_t)i};
-        sort_cells(s);
-        id = draw(s, p, z, keep(s, p, z), history->generated_len);
+        if (p->top_k) cut_top_k(s, p->top_k);
+        if (p->top_p < 1.0f) cut_top_p(s, p->top_p);
+        if (p->min_p > 0.0f) cut_min_p(s, p->min_p);
+        id = draw(s, p, history->generated_len);
     }
-    if (p->logprobs && ret_logprob) find_logprobs(ret_logprob, s, p->top_logprobs, logits, best, id);
+    if (logprobs) ret_logprob->own = log_probability(logits[id], zm, log_sum);
     *ret_id = id;
     return BT_OK;
 }

@@ -4,6 +4,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "kernels/kernels.h"
 
 /* Choosing a token from logits: a pure function of (logits, parameters, tokens so far), with the same answer on
  * every machine. The exact rule, for logits z[0..V) and a history of prompt and generated ids:
@@ -13,15 +14,26 @@
  *        ids in bias:                 z = z + bias
  *      What leaves the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
  * temperature 0: then the highest logit wins, among equals the lowest id; nothing else matters. otherwise:
- *   1. sort by logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the first.
- *   2. top_k: keep the first top_k (0: all).
- *   3. p[i] = bt_exp1(z[i] - z0), f32, over those left; the sums below add p in that order in double,
- *      starting from 0. top_p: keep the shortest prefix whose sum is >= top_p * (sum of all); at least one. (1: all)
- *   4. min_p: keep those with p[i] >= min_p; at least one. (0: all)
- *   5. w[i] = bt_exp1((z[i] - z0) / temperature); u = bt_rng_uniform(seed, count of generated ids);
- *      the token is the first i at which the running sum of w exceeds u * (sum of w).
+ *   1. The rank of an id is by its logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the highest
+ *      logit. Each step below leaves a beginning of the ranks.
+ *   2. top_k: the first top_k ranks stay (0: all).
+ *   3. top_p: m[i] = rint(bt_exp1(z[i] - z0) * 2^30), ties to even, an integer. The shortest beginning stays whose sum
+ *      of m is >= top_p * (sum of m over those left by step 2), this product in double; at least one. (1: all) Sums of
+ *      integers are exact in any order.
+ *   4. min_p: those with z[i] >= z0 + ln(min_p) stay, in double; at least one. (0: all)
+ *   5. w[i] = bt_exp1((z[i] - z0) / temperature), f32, +0 for ids that did not stay. Ids come in blocks of
+ *      BT_SAMPLE_BLOCK: id i is of block i / BT_SAMPLE_BLOCK and adds to lane i % 16 of its block, in ascending id, in
+ *      f32 from +0. The lanes of a block are added by the tree of dot (kernels/kernels.h); sums of blocks are added in
+ *      ascending order, in double from 0.
+ *      u = bt_rng_uniform(seed, count of generated ids); want = u * (sum of all blocks), in double. The token's block
+ *      is the first whose running sum exceeds want. From the running sum before that block on, its w are added one by
+ *      one in ascending id, in double; the token is the first whose sum exceeds want, or, where rounding lets none,
+ *      the block's last with w > 0.
  * Log probabilities are the model's own, from the logits before step 0; zm is the highest logit:
- *   (f32) ((z[i] - zm) - ln(sum of bt_exp1(z[j] - zm) in double, j ascending)), in double, never below -FLT_MAX. */
+ *   (f32) ((z[i] - zm) - ln(sum over all ids of bt_exp1(z[j] - zm), blocks, lanes and tree as in step 5)),
+ *   in double, never below -FLT_MAX.
+ * ln is a fixed series in double (sample.c). A change of this rule raises BT_KERNELS_NUMERIC_VERSION. */
+enum { BT_SAMPLE_BLOCK = 256 };
 enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20 };
 typedef struct bt_sample_bias {
     int32_t id;
@@ -65,17 +77,20 @@ typedef struct bt_sample_logprob {
     float top[BT_SAMPLE_MAX_TOP];
 } bt_sample_logprob;
 
-/* Work memory for one vocabulary (28 bytes a token); use it from one thread at a time. */
+/* Work memory for one vocabulary (25 bytes a token); use it from one thread at a time. `kernels` change no bit; NULL:
+ * the best row of this machine. */
 typedef struct bt_sample bt_sample;
-bt_err bt_sample_new(bt_sample **ret, size_t vocab /* 1 .. 2^20 */, bt_fault *fault);
+bt_err bt_sample_new(bt_sample **ret, const bt_kernels *kernels, size_t vocab /* 1 .. 2^20 */, bt_fault *fault);
 void bt_sample_free(bt_sample *s); /* NULL is fine */
 
-/* ids[0 .. returned): the min(top, vocab) highest logits, descending, among equals the lower id first. */
-uint32_t bt_sample_top(int32_t *ids, uint32_t top, const float *logits, size_t vocab);
+/* ids[0 .. returned): the min(top, vocab) highest of logits[vocab], descending, among equals the lower id first. 0
+ * where a logit is not finite. top <= BT_SAMPLE_MAX_TOP. */
+uint32_t bt_sample_top(int32_t *ids, bt_sample *s, uint32_t top, const float *logits);
 
 /* *ret_id = the token for logits[vocab] (read only), *ret_logprob (may be NULL) its log probabilities where
  * p->logprobs asks for them, else untouched. Parameters must have passed bt_sample_params_check. BT_EFORMAT naming
- * the token if a logit is not finite. No allocation; time O(V + ids of the history that a penalty reads). */
+ * the token if a logit is not finite. No allocation; time O(V + ids of the history that a penalty reads), whatever the
+ * parameters leave: nothing is sorted but the top_logprobs. */
 bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s, const bt_sample_params *p,
                        const float *logits, const bt_sample_history *history, bt_fault *fault);
 #endif

@@ -63,6 +63,35 @@ static void run_from_f16(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->f16_to_f32(F32(e, at), (const uint16_t *)e->x16 + at, n * e->ld);
 }
+/* Each row as logits of so many ids. */
+static void run_logit_range(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    for (size_t i = 0; i < n; i++, at += e->ld) e->kernels->logit_range(F32(e, at), e->x + at, e->width);
+}
+static void run_logit_sum(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    for (size_t i = 0; i < n; i++, at += e->ld)
+        *F32(e, at) = e->kernels->logit_sum(e->x + at, e->width, 1.0f, 0.8f, -0.9f);
+}
+static void run_logit_bins(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    for (size_t i = 0; i < n; i++, at += e->ld)
+        e->kernels->logit_bins(S32(e, at), NULL, e->x + at, e->width, 1.0f, -0.9f, 500.0f, 1024.0f);
+}
+static void run_logit_mass(const rows *e, size_t at, size_t n, void *scratch)
+{
+    for (size_t i = 0; i < n; i++, at += e->ld)
+        e->kernels->logit_bins(scratch, S32(e, at), e->x + at, e->width, 1.0f, -0.9f, 500.0f, 1024.0f);
+}
+static void run_logit_list(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    for (size_t i = 0; i < n; i++, at += e->ld)
+        (void)e->kernels->logit_list((uint32_t *)S32(e, at), e->x + at, e->width, 0.95f, 1.0f);
+}
 static void run_fp4_sums(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -199,6 +228,11 @@ static const struct {
     {BT_KERNEL(f32_to_f16), "", 6, run_to_f16},
     {BT_KERNEL(f16_to_f32), "", 6, run_from_f16},
     {BT_KERNEL(fp4_sums), "", 4.125, run_fp4_sums},
+    {BT_KERNEL(logit_range), "", 4, run_logit_range},
+    {BT_KERNEL(logit_sum), "", 4, run_logit_sum},
+    {BT_KERNEL(logit_bins), "", 8, run_logit_bins},
+    {BT_KERNEL(logit_bins), ", mass", 8, run_logit_mass},
+    {BT_KERNEL(logit_list), "", 4, run_logit_list},
     {BT_KERNEL(quantise8), "", 5, run_quantise8},
     {BT_KERNEL(quantise16), "", 6, run_quantise16},
     {BT_KERNEL(scale8), "", 8, run_scale8},

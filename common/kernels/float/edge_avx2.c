@@ -4,12 +4,6 @@
 #if defined(__AVX2__)
 #include "kernels/simd_avx2.h"
 
-/* Stores x as integers, nearest even. */
-BT_INLINE void v16_store_s32(int32_t *p, v16 x)
-{
-    _mm256_storeu_si256((void *)p, _mm256_cvtps_epi32(x.a));
-    _mm256_storeu_si256((void *)(p + 8), _mm256_cvtps_epi32(x.b));
-}
 /* One bit for each lane: whether its integer is outside [low, high]. */
 BT_INLINE unsigned beyond8(__m256 x, int32_t low, int32_t high)
 {

@@ -5,7 +5,6 @@
 #if defined(__AVX512F__)
 #include "kernels/simd_avx512.h"
 
-BT_INLINE void v16_store_s32(int32_t *p, v16 x) { _mm512_storeu_si512(p, _mm512_cvtps_epi32(x)); }
 BT_INLINE unsigned outside(__m512i q, int32_t low, int32_t high)
 {
     return _mm512_cmpgt_epi32_mask(q, _mm512_set1_epi32(high)) |

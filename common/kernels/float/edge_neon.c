@@ -4,10 +4,6 @@
 #if defined(__aarch64__)
 #include "kernels/simd_neon.h"
 
-BT_INLINE void v16_store_s32(int32_t *p, v16 x)
-{
-    for (int i = 0; i < 4; i++) vst1q_s32(p + 4 * i, vcvtnq_s32_f32(x.v[i]));
-}
 BT_INLINE unsigned v16_beyond(v16 x, int32_t low, int32_t high)
 {
     static const uint32_t bit[4] = {1, 2, 4, 8};

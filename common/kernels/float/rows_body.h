@@ -78,3 +78,85 @@ void BT_VARIANT(bt_f16_to_f32)(float *restrict y, const uint16_t *restrict x, si
         v16_store_n(y + i, v16_load_f16(tail), count - i);
     }
 }
+
+/* ---- logits ---- */
+/* z[0 .. n), n <= 16; the other lanes are as if no id had them. */
+BT_INLINE v16 logits_load_n(const float *z, size_t n)
+{
+    float some[16];
+    if (n == 16) return v16_load(z);
+    v16_store(some, v16_set1(-__builtin_inff()));
+    memcpy(some, z, n * sizeof *z);
+    return v16_load(some);
+}
+
+/* The least is the greatest of -z, negated. A number times +0 is a zero, where it is finite. */
+void BT_VARIANT(bt_logit_range)(float ret[2], const float *z, size_t n)
+{
+    const v16 none = v16_zero();
+    v16 high = v16_set1(*z), low = v16_neg(high), odd[2] = {none, none};
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const v16 x = v16_load(z + i), y = v16_load(z + i + 16);
+        high = v16_max(high, v16_max(x, y));
+        low = v16_max(low, v16_max(v16_neg(x), v16_neg(y)));
+        odd[0] = v16_fma(x, none, odd[0]), odd[1] = v16_fma(y, none, odd[1]);
+    }
+    for (; i < n; i += 16) {
+        float some[16];
+        v16_store(some, v16_set1(*z));
+        memcpy(some, z + i, (n - i < 16 ? n - i : 16) * sizeof *z);
+        const v16 x = v16_load(some);
+        high = v16_max(high, x), low = v16_max(low, v16_neg(x)), odd[0] = v16_fma(x, none, odd[0]);
+    }
+    const bool finite = v16_bits_within(v16_add(odd[0], odd[1]), none, none) == 0xffff;
+    ret[0] = finite ? 0.0f - v8_max(v16_fold_max(low)) : __builtin_nanf("");
+    ret[1] = finite ? v8_max(v16_fold_max(high)) + 0.0f : __builtin_nanf("");
+}
+
+/* Vectors of which no id counts add +0, which changes no sum. */
+float BT_VARIANT(bt_logit_sum)(const float *z, size_t n, float z0, float temperature, float least)
+{
+    const v16 top = v16_set1(z0), t = v16_set1(temperature), from = v16_set1(least);
+    v16 sum = v16_zero();
+    for (size_t i = 0; i < n; i += 16) {
+        const v16 x = logits_load_n(z + i, n - i < 16 ? n - i : 16);
+        if (!v16_any_ge(x, from)) continue;
+        sum = v16_add(sum, v16_where_ge(v16_exp(v16_div(v16_sub(x, top), t)), x, from));
+    }
+    return v8_sum(v16_fold(sum));
+}
+
+BT_INLINE void logit_bins(int32_t *bin, int32_t *mass, v16 x, v16 z0, v16 least, v16 scale, v16 bins)
+{
+    const v16 most = v16_sub(bins, v16_set1(1.0f)), below = v16_min(v16_mul(v16_sub(z0, x), scale), most);
+    v16_store_s32(bin, v16_where_ge(v16_sub(bins, below), x, least));
+    if (mass) v16_store_s32(mass, v16_mul(v16_exp(v16_sub(x, z0)), v16_set1(0x1p30f)));
+}
+
+void BT_VARIANT(bt_logit_bins)(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
+                               float z0, float least, float scale, float bins)
+{
+    const v16 top = v16_set1(z0), from = v16_set1(least), by = v16_set1(scale), all = v16_set1(bins);
+    size_t i = 0;
+    if (mass)
+        for (; i + 16 <= n; i += 16) logit_bins(bin + i, mass + i, v16_load(z + i), top, from, by, all);
+    else
+        for (; i + 16 <= n; i += 16) logit_bins(bin + i, NULL, v16_load(z + i), top, from, by, all);
+    if (i < n) {
+        int32_t some[2][16];
+        logit_bins(some[0], some[1], logits_load_n(z + i, n - i), top, from, by, all);
+        memcpy(bin + i, some[0], (n - i) * sizeof *bin);
+        if (mass) memcpy(mass + i, some[1], (n - i) * sizeof *mass);
+    }
+}
+
+size_t BT_VARIANT(bt_logit_list)(uint32_t *restrict at, const float *restrict z, size_t n, float low, float high)
+{
+    const v16 from = v16_set1(low), to = v16_set1(high);
+    size_t count = 0;
+    for (size_t i = 0; i < n; i += 16)
+        for (unsigned in = v16_bits_within(logits_load_n(z + i, n - i < 16 ? n - i : 16), from, to); in; in &= in - 1)
+            at[count++] = (uint32_t)(i + (unsigned)__builtin_ctz(in));
+    return count;
+}

@@ -1,4 +1,4 @@
-/* Row kernels as plain loops, the specification: RMS norm, add, SwiGLU, rope, f16 conversion, exp. */
+/* Row kernels as plain loops, the specification: RMS norm, add, SwiGLU, rope, f16 conversion, exp, logits. */
 #include "kernels/variant.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
@@ -80,4 +80,47 @@ void bt_f32_to_f16_ref(uint16_t *restrict y, const float *restrict x, size_t cou
 void bt_f16_to_f32_ref(float *restrict y, const uint16_t *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = f16_to_f32(x[i]);
+}
+
+/* ---- logits ---- */
+void bt_logit_range_ref(float ret[2], const float *z, size_t n)
+{
+    ret[0] = ret[1] = z[0];
+    for (size_t i = 0; i < n; i++) {
+        if (!isfinite(z[i])) {
+            ret[0] = ret[1] = NAN;
+            return;
+        }
+        if (z[i] < ret[0]) ret[0] = z[i];
+        if (z[i] > ret[1]) ret[1] = z[i];
+    }
+    ret[0] += 0.0f, ret[1] += 0.0f;
+}
+
+float bt_logit_sum_ref(const float *z, size_t n, float z0, float temperature, float least)
+{
+    float l[16] = {0};
+    for (size_t i = 0; i < n; i++)
+        if (z[i] >= least) l[i % 16] += bt_exp1((z[i] - z0) / temperature);
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++) l[j] += l[j + half];
+    return l[0];
+}
+
+void bt_logit_bins_ref(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
+                       float z0, float least, float scale, float bins)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float x = (z0 - z[i]) * scale, below = x < bins - 1.0f ? x : bins - 1.0f;
+        bin[i] = z[i] >= least ? (int32_t)rintf(bins - below) : 0;
+        if (mass) mass[i] = (int32_t)rintf(bt_exp1(z[i] - z0) * 0x1p30f);
+    }
+}
+
+size_t bt_logit_list_ref(uint32_t *restrict at, const float *restrict z, size_t n, float low, float high)
+{
+    size_t count = 0;
+    for (size_t i = 0; i < n; i++)
+        if (z[i] >= low && z[i] <= high) at[count++] = (uint32_t)i;
+    return count;
 }

@@ -83,7 +83,7 @@ static void open_worker(room *r, uint32_t elem_bytes)
         fail_msg("%s", fault.text);
     c.engine = e;
     assert_int_equal(dc_worker_new(&r->worker, &c, &fault), BT_OK);
-    assert_int_equal(bt_sample_new(&r->sampler, r->kit.model->hp.vocab, NULL), BT_OK);
+    assert_int_equal(bt_sample_new(&r->sampler, NULL, r->kit.model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->kit.model->hp.vocab);
 }
 

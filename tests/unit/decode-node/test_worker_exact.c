@@ -97,7 +97,7 @@ static void open_room(room *r, const char *engine, const char *decodes, uint32_t
                        &fault) < 0)
         fail_msg("%s", fault.text);
     r->alone = new_engine(r, 1, NULL); /* the pool is the worker's */
-    assert_int_equal(bt_sample_new(&r->sampler, r->kit.model->hp.vocab, NULL), BT_OK);
+    assert_int_equal(bt_sample_new(&r->sampler, NULL, r->kit.model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->kit.model->hp.vocab);
     dc_worker_config c = {.engine = new_engine(r, ROWS, r->pool),
                           .pool = r->pool,

@@ -2,6 +2,7 @@
 #include "sample/sample.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
+#include "tests/helpers/rows.h"
 
 #include <float.h>
 #include <math.h>
@@ -17,7 +18,7 @@
 static bt_sample *sampler(size_t vocab)
 {
     bt_sample *s = NULL;
-    assert_int_equal(bt_sample_new(&s, vocab, NULL), BT_OK);
+    assert_int_equal(bt_sample_new(&s, NULL, vocab, NULL), BT_OK);
     return s;
 }
 
@@ -37,58 +38,148 @@ static int32_t pick(bt_sample *s, bt_sample_params p, const float *z, uint64_t i
         .temperature = t, .top_k = k, .top_p = tp, .min_p = mp, .seed = s \
     }
 
-/* The definition in the header, by insertion sort. */
+/* ---- the definition in the header, in the plainest form ---- */
+enum { MOST_IDS = 3000 };
+static const float *ranked; /* the logits that by_rank compares */
+
+static int by_rank(const void *a, const void *b)
+{
+    const uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
+    if (ranked[x] != ranked[y]) return ranked[x] < ranked[y] ? 1 : -1;
+    return x < y ? -1 : x > y;
+}
+
+/* Steps 2 to 4: how many ranks stay. */
+static size_t plain_kept(const float *z, const uint32_t *order, size_t vocab, const bt_sample_params *p)
+{
+    static uint64_t mass[MOST_IDS];
+    const size_t n = p->top_k && p->top_k < vocab ? p->top_k : vocab;
+    const float z0 = z[order[0]];
+    uint64_t all = 0, sum = 0;
+    size_t kept = 0, last = 1;
+    for (size_t i = 0; i < n; i++)
+        all += mass[i] = (uint64_t)llrint((double)bt_exp1(z[order[i]] - z0) * 0x1p30);
+    do sum += mass[kept++];
+    while (kept < n && (p->top_p == 1.0f || (double)sum < (double)p->top_p * (double)all));
+    if (p->min_p == 0.0f) return kept;
+    while (last < kept && (double)z[order[last]] >= (double)z0 + log((double)p->min_p)) last++;
+    return last;
+}
+
 static int32_t plain(const float *z, size_t vocab, const bt_sample_params *p, uint64_t index)
 {
-    size_t order[64], n = 0;
-    for (size_t i = 0; i < vocab; i++) {
-        size_t at = n++;
-        for (; at > 0 && z[order[at - 1]] < z[i]; at--) order[at] = order[at - 1];
-        order[at] = i;
-    }
+    static uint32_t order[MOST_IDS];
+    static float w[MOST_IDS];
+    double block[MOST_IDS / BT_SAMPLE_BLOCK + 1] = {0}, all = 0, sum = 0;
+    for (size_t i = 0; i < vocab; i++) order[i] = (uint32_t)i, w[i] = 0;
+    ranked = z;
+    qsort(order, vocab, sizeof *order, by_rank);
     if (p->temperature == 0.0f) return (int32_t)order[0];
-    if (p->top_k && p->top_k < n) n = p->top_k;
-    const float z0 = z[order[0]];
-    double all = 0, sum = 0;
-    for (size_t i = 0; i < n; i++) all += (double)bt_exp1(z[order[i]] - z0);
-    size_t kept = 0;
-    while (kept < n) {
-        sum += (double)bt_exp1(z[order[kept++]] - z0);
-        if (p->top_p < 1.0f && sum >= (double)p->top_p * all) break;
+    const size_t kept = plain_kept(z, order, vocab, p);
+    for (size_t i = 0; i < kept; i++) w[order[i]] = bt_exp1((z[order[i]] - z[order[0]]) / p->temperature);
+    for (size_t b = 0; b * BT_SAMPLE_BLOCK < vocab; b++) {
+        float lane[16] = {0};
+        for (size_t i = b * BT_SAMPLE_BLOCK; i < vocab && i < (b + 1) * BT_SAMPLE_BLOCK; i++)
+            lane[i % 16] += w[i];
+        for (size_t half = 8; half; half /= 2)
+            for (size_t j = 0; j < half; j++) lane[j] += lane[j + half];
+        all += block[b] = (double)lane[0];
     }
-    size_t last = 1;
-    while (last < kept && bt_exp1(z[order[last]] - z0) >= p->min_p) last++;
-    all = sum = 0;
-    for (size_t i = 0; i < last; i++) all += (double)bt_exp1((z[order[i]] - z0) / p->temperature);
-    for (size_t i = 0; i < last; i++) {
-        sum += (double)bt_exp1((z[order[i]] - z0) / p->temperature);
-        if (sum > bt_rng_uniform(p->seed, index) * all) return (int32_t)order[i];
+    const double want = bt_rng_uniform(p->seed, index) * all;
+    size_t b = 0, last = 0;
+    while (sum + block[b] <= want) sum += block[b++];
+    for (size_t i = b * BT_SAMPLE_BLOCK; i < vocab && i < (b + 1) * BT_SAMPLE_BLOCK && sum <= want; i++)
+        if (w[i] > 0) sum += (double)w[last = i];
+    return (int32_t)last;
+}
+
+/* Logits of some shape: coarse steps, so that ties are common and both zeros occur; normal; nearly equal; far
+ * apart; a few high ones over many low ones. */
+static void fill(float *z, size_t vocab, uint64_t seed)
+{
+    for (size_t i = 0; i < vocab; i++) {
+        const double u = bt_rng_uniform(seed, 2 * i), v = bt_rng_uniform(seed, 2 * i + 1);
+        switch (seed % 6) {
+        case 0: z[i] = (seed & 8 ? 0.5f : -0.5f) * (float)(int)(u * 17); break;
+        case 1: z[i] = (float)(3 * sqrt(-2 * log(1 - u)) * cos(6.28318530718 * v)); break;
+        case 2: z[i] = 7.0f + (float)u * 1e-5f; break;
+        case 3: z[i] = (float)((v - 0.5) * pow(10, 60 * u - 22)); break;
+        case 4: z[i] = u < 0.01 ? 20.0f + (float)v : (float)v * -1e-3f; break;
+        default: z[i] = -2.5f; break;
+        }
     }
-    return -1;
+}
+
+static bt_sample_params some_params(uint64_t round)
+{
+    static const float temps[] = {0.7f, 0.01f, 1.0f, 3.0f}, top_ps[] = {1.0f, 0.0f, 0.5f, 0.95f, 0.999f},
+                       min_ps[] = {0.0f, 0.05f, 1.0f, 1e-6f};
+    static const uint32_t top_ks[] = {0, 1, 5, 40, 1000};
+    const uint64_t r = bt_rng_u64(77, round);
+    return (bt_sample_params){.temperature = temps[r % 4], .top_k = top_ks[r / 4 % 5],
+                              .top_p = top_ps[r / 20 % 5], .min_p = min_ps[r / 100 % 4], .seed = round};
 }
 
 static void every_answer_is_that_of_the_definition_in_plain_form(void **state)
 {
     (void)state;
-    enum { V = 61 };
-    const uint64_t seed = 20240601;
-    print_message("seed %llu\n", (unsigned long long)seed);
-    bt_sample *s = sampler(V);
-    float *z = malloc(V * sizeof *z);
-    assert_non_null(z);
-    static const float temps[] = {0.0f, 0.01f, 0.7f, 1.0f, 3.0f}, top_ps[] = {1.0f, 0.0f, 0.5f, 0.95f},
-                       min_ps[] = {0.0f, 0.05f, 1.0f};
-    static const uint32_t top_ks[] = {0, 1, 5, 60, 1000};
-    for (uint64_t round = 0; round < 2000; round++) {
-        for (size_t i = 0; i < V; i++) /* coarse steps, so that ties are common; both zeros occur */
-            z[i] = (round & 1 ? 0.5f : -0.5f) * (float)(int)(bt_rng_u64(seed, round * 100 + i) % 17);
-        const bt_sample_params p = {.temperature = temps[round % 5], .top_k = top_ks[round / 5 % 5],
-                                    .top_p = top_ps[round / 25 % 4], .min_p = min_ps[round / 100 % 3],
-                                    .seed = round};
-        assert_int_equal(pick(s, p, z, round * 3), plain(z, V, &p, round * 3));
+    static const size_t vocabs[] = {1, 2, 15, 61, 255, 256, 257, 271, 512, 1000, 2999};
+    static float z[MOST_IDS];
+    for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++) {
+        const size_t vocab = vocabs[v];
+        bt_sample *s = sampler(vocab);
+        for (uint64_t round = 0; round < (vocab < 100 ? 2000 : 300); round++) {
+            const bt_sample_params p = some_params(round + 10000 * v);
+            fill(z, vocab, round);
+            const int32_t got = pick(s, p, z, round * 3), want = plain(z, vocab, &p, round * 3);
+            if (got != want)
+                fail_msg("%zu ids, round %llu: %d, not %d", vocab, (unsigned long long)round, got, want);
+        }
+        bt_sample_free(s);
     }
-    free(z);
+}
+
+/* FNV-1a of the ids, and of the bits of log probabilities, that one row of kernels draws. */
+static uint64_t drawn(const bt_kernels *kernels)
+{
+    enum { V = 2999 };
+    static float z[V];
+    uint64_t h = 0xcbf29ce484222325u;
+    bt_sample *s = NULL;
+    assert_int_equal(bt_sample_new(&s, kernels, V, NULL), BT_OK);
+    for (uint64_t round = 0; round < 600; round++) {
+        bt_sample_params p = some_params(round);
+        bt_sample_logprob l = {0};
+        int32_t id;
+        p.logprobs = round % 4 == 0;
+        p.top_logprobs = p.logprobs ? (uint32_t)(round % 21) : 0;
+        for (size_t i = 0; i < V; i++) /* exact in any compiler */
+            z[i] = (float)(int32_t)(bt_rng_u64(round, i) >> 40) * (round % 3 ? 0x1p-20f : 0x1p-34f);
+        assert_int_equal(
+            bt_sample_token(&id, &l, s, &p, z, &(bt_sample_history){.generated_len = round}, NULL), BT_OK);
+        const unsigned char *parts[] = {(unsigned char *)&id, (unsigned char *)&l.own,
+                                        (unsigned char *)l.top_ids, (unsigned char *)l.top};
+        const size_t sizes[] = {sizeof id, sizeof l.own, l.top_len * sizeof *l.top_ids,
+                                l.top_len * sizeof *l.top};
+        for (size_t i = 0; i < 4; i++)
+            for (size_t j = 0; j < sizes[i]; j++) h = (h ^ parts[i][j]) * 0x100000001b3u;
+    }
     bt_sample_free(s);
+    return h;
+}
+
+static void every_row_of_kernels_draws_the_answers_written_down_here(void **state)
+{
+    (void)state;
+    const uint64_t want = 0x54f8c9d1fc7448a3;
+    size_t wrong = 0;
+    for (size_t i = 0; i < bt_kernels_table_len; i++) {
+        if (!rows_usable(&bt_kernels_table[i])) continue;
+        const uint64_t got = drawn(&bt_kernels_table[i]);
+        print_message("drawn: %s %016llx\n", bt_kernels_table[i].isa, (unsigned long long)got);
+        wrong += got != want;
+    }
+    assert_int_equal(wrong, 0);
 }
 
 /* Step 0 of the definition, by counting each id of the vocabulary in the lists. */
@@ -154,6 +245,25 @@ static void penalties_and_bias_are_those_of_the_definition_in_plain_form(void **
     free(z);
     free(adjusted);
     free(ids);
+    bt_sample_free(s);
+}
+
+/* A block's sum in f32 is more than its weights added one by one: 15 weights are rounded up to twice their
+ * size. */
+static void where_rounding_lets_no_sum_exceed_the_last_of_the_block_is_drawn(void **state)
+{
+    (void)state;
+    enum { V = 300 };
+    float z[V];
+    bt_sample_params p = PLAIN(1.0f, 0, 1.0f, 0.0f, 0);
+    const double all = 1 + 15 * 0x1p-23, added = 1 + 15 * 0x1.1p-24;
+    for (size_t i = 0; i < V; i++) z[i] = i < 256 && i % 16 == 0 ? -16.6f : -200.0f;
+    z[0] = 0;
+    assert_true(bt_exp1(-16.6f) > 0x1p-24f && bt_exp1(-16.6f) < 0x1.1p-24f);
+    while (bt_rng_uniform(p.seed, 0) * all <= added) p.seed++;
+    bt_sample *s = sampler(V);
+    assert_int_equal(pick(s, p, z, 0), 240);
+    assert_int_equal(plain(z, V, &p, 0), 240);
     bt_sample_free(s);
 }
 
@@ -436,8 +546,8 @@ static void parameters_out_of_range_are_refused_by_name(void **state)
         if (!strstr(f.text, more[i].words)) fail_msg("says '%s', not '%s'", f.text, more[i].words);
     }
     bt_sample *s = NULL;
-    assert_int_equal(bt_sample_new(&s, 0, NULL), BT_EARG);
-    assert_int_equal(bt_sample_new(&s, SIZE_MAX, NULL), BT_EARG);
+    assert_int_equal(bt_sample_new(&s, NULL, 0, NULL), BT_EARG);
+    assert_int_equal(bt_sample_new(&s, NULL, SIZE_MAX, NULL), BT_EARG);
     assert_null(s);
     bt_sample_free(NULL);
 }
@@ -446,6 +556,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_answer_is_that_of_the_definition_in_plain_form),
+        cmocka_unit_test(every_row_of_kernels_draws_the_answers_written_down_here),
+        cmocka_unit_test(where_rounding_lets_no_sum_exceed_the_last_of_the_block_is_drawn),
         cmocka_unit_test(penalties_and_bias_are_those_of_the_definition_in_plain_form),
         cmocka_unit_test(operations_come_in_the_order_of_the_header),
         cmocka_unit_test(what_leaves_the_range_of_f32_is_its_largest_number),
