@@ -108,11 +108,13 @@ bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name,
     return e;
 }
 
-void tool_tell_left_out(const bt_tokenizer *tok)
+void tool_tell_tokens(const bt_tokenizer *tok)
 {
+    const char *remark = tok ? bt_tokenizer_remark(tok) : NULL;
     const uint64_t n = tok ? bt_tokenizer_left_out_bytes(tok) : 0;
+    if (remark || n > 0) bt_wait_end();
+    if (remark) fprintf(stderr, "baton: model file: %s\n", remark);
     if (n == 0) return;
-    bt_wait_end();
     fprintf(stderr, "baton: %llu byte%s of the text %s left out: the vocabulary has no token for %s\n",
             (unsigned long long)n, n == 1 ? "" : "s", n == 1 ? "is" : "are", n == 1 ? "it" : "them");
 }

@@ -62,8 +62,9 @@ bt_err tool_read_key(char **ret, const char *path, bt_fault *fault);
 void tool_free_key(char *key);
 /* Opens a GGUF file by path or well-known name, with its tokenizer where ret_tok is not NULL. */
 bt_err tool_open_model(bt_model **ret, bt_tokenizer **ret_tok, const char *name, bt_fault *fault);
-/* "baton: 3 bytes of the text are left out: ..." on stderr, where tok has left out any so far; NULL is fine. */
-void tool_tell_left_out(const bt_tokenizer *tok);
+/* On stderr, where there is something to tell of tok, which may be NULL: its remark, and "baton: 3 bytes of the text
+ * are left out: ..." of the bytes so far. */
+void tool_tell_tokens(const bt_tokenizer *tok);
 /* 16 bytes as 32 hex digits and a NUL. */
 void tool_hex16(char ret[33], const uint8_t bytes[16]);
 

@@ -46,6 +46,21 @@ static bt_err bad_merge(size_t i, const char *why, bt_fault *fault)
     return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.merges[%zu]: %s", i, why);
 }
 
+/* Whether a control or user-defined token has this name: no word, so that a merge with it joins nothing. */
+static bool is_special(const bt_tokenizer *tok, const char *name, size_t len)
+{
+    size_t lo = 0, hi = tok->specials;
+    while (lo < hi) {
+        const size_t mid = lo + (hi - lo) / 2;
+        const bt_text_span other = bt_tokenizer_piece(tok, (int32_t)tok->special[mid]);
+        const int c = memcmp(other.ptr, name, other.len < len ? other.len : len);
+        if (c == 0 && other.len == len) return true;
+        if (c < 0 || (c == 0 && other.len < len)) lo = mid + 1;
+        else hi = mid;
+    }
+    return false;
+}
+
 bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *fault)
 {
     size_t slots = 64;
@@ -70,8 +85,16 @@ bt_err bt_bpe_load_merges(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
         const int32_t left = bt_tokenizer_find_word(tok, bytes, (size_t)l);
         const int32_t right = bt_tokenizer_find_word(tok, bytes + l, (size_t)r);
         const int32_t id = bt_tokenizer_find_word(tok, bytes, (size_t)(l + r));
-        if (left < 0 || right < 0 || id < 0)
-            return bad_merge(i, "a part or the whole is not in tokenizer.ggml.tokens", fault);
+        if (left < 0 || right < 0 || id < 0) {
+            char name[2 * BT_TOKENIZER_MAX_TOKEN_BYTES];
+            memcpy(name, m.ptr, left_len);
+            memcpy(name + left_len, space + 1, right_len);
+            if ((left < 0 && !is_special(tok, m.ptr, left_len)) ||
+                (right < 0 && !is_special(tok, space + 1, right_len)) ||
+                (id < 0 && !is_special(tok, name, left_len + right_len)))
+                return bad_merge(i, "a part or the whole is not in tokenizer.ggml.tokens", fault);
+            continue;
+        }
         const uint64_t pair = (uint64_t)(uint32_t)left << 32 | (uint32_t)right;
         size_t s = slot_of(pair, tok->merge_mask);
         while (tok->merge[s].pair != BT_TOKENIZER_NO_PAIR && tok->merge[s].pair != pair)
@@ -123,10 +146,9 @@ static bt_err encode_word(void *ud, const char *word, size_t len, bt_fault *faul
         }
         if (bt_merge_add(&enc->merge, 1, id) < 0) goto no_memory;
     }
-    if (enc->merge.symbols == 0) return BT_OK;
     if (bt_merge_run(&enc->merge, word, joins, tok) < 0) goto no_memory;
-    for (uint32_t i = 0; i != BT_MERGE_NONE && e == BT_OK; i = enc->merge.symbol[i].next)
-        e = bt_tokenizer_emit(enc, enc->merge.symbol[i].id, fault);
+    for (uint32_t i = 0; i < enc->merge.len && e == BT_OK; i += enc->merge.slot[i].len)
+        e = bt_tokenizer_emit(enc, enc->merge.slot[i].id, fault);
     return e;
 no_memory:
     return bt_fail(fault, BT_ENOMEM, "out of memory encoding a word of %zu bytes", len);

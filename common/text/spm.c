@@ -91,15 +91,15 @@ static bt_err emit_row(bt_encoder *enc, const char *text, size_t len, bool has_s
 {
     bt_err e = BT_OK;
     bool was_unknown = false;
-    for (uint32_t i = 0; i != BT_MERGE_NONE && e == BT_OK; i = enc->merge.symbol[i].next) {
-        const bt_merge_symbol *s = &enc->merge.symbol[i];
-        const size_t missing = s->id >= 0 ? s->len : missing_byte(enc, s);
-        const bool is_unknown = missing < s->len;
+    bt_merge_symbol s;
+    for (uint32_t i = 0; i < enc->merge.len && e == BT_OK; i += s.len) {
+        s = bt_merge_at(&enc->merge, i);
+        const size_t missing = s.id >= 0 ? s.len : missing_byte(enc, &s);
+        const bool is_unknown = missing < s.len;
         if (is_unknown && enc->tok->fallback < 0)
-            return bt_tokenizer_no_token((unsigned char)enc->scratch[s->begin + missing],
-                                         enc->at + place_in_text(text, len, has_space, s->begin + missing),
-                                         fault);
-        if (!is_unknown) e = s->id >= 0 ? bt_tokenizer_emit(enc, s->id, fault) : emit_bytes(enc, s, fault);
+            return bt_tokenizer_no_token((unsigned char)enc->scratch[i + missing],
+                                         enc->at + place_in_text(text, len, has_space, i + missing), fault);
+        if (!is_unknown) e = s.id >= 0 ? bt_tokenizer_emit(enc, s.id, fault) : emit_bytes(enc, &s, fault);
         else if (!was_unknown) e = bt_tokenizer_emit(enc, enc->tok->fallback, fault);
         was_unknown = is_unknown;
     }

@@ -58,8 +58,11 @@ typedef struct bt_vocab_source {
 
 typedef struct bt_tokenizer bt_tokenizer;
 
-/* Copies what it needs. BT_EFORMAT names the key of the file that is wrong, BT_EVERSION the model kind or
- * pre-tokenizer that is not known, BT_ELIMIT a count or length beyond the limits above. */
+/* Copies what it needs. The one with the lower id is used where two tokens have one text. A type that cannot be right
+ * is taken for what the token must be. In gpt2, what merges make or a single byte is a word, and a name of an end (or
+ * <|...|>) that no merge makes is a control token; in llama, <0x00> to <0xFF> are bytes. bt_tokenizer_remark then has
+ * words. BT_EFORMAT names the key of the file that is wrong, BT_EVERSION the model kind or pre-tokenizer that is not
+ * known, BT_ELIMIT a count or length beyond the limits above. */
 bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault *fault);
 void bt_tokenizer_free(bt_tokenizer *tok); /* NULL is fine */
 
@@ -91,6 +94,8 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
                                    const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
                                    bt_fault *fault);
 
+/* What was wrong with the vocabulary and is told once, after loading; NULL: nothing. Lives as long as the tokenizer. */
+const char *bt_tokenizer_remark(const bt_tokenizer *tok);
 /* Bytes that all encodings so far have left out. */
 uint64_t bt_tokenizer_left_out_bytes(const bt_tokenizer *tok);
 

@@ -12,37 +12,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char *const eog_names[] = {
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|eot|>",
-    "<|end|>",
-    "<|return|>",
-    "<|call|>",
-    "<|endoftext|>",
-    "<|end_of_text|>",
-    "<|endofturn|>",
-    "[|endofturn|]",
-    "<|END_OF_TURN_TOKEN|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<end_of_utterance>",
-    "<\xEF\xBD\x9C"
-    "end\xE2\x96\x81of\xE2\x96\x81sentence\xEF\xBD\x9C>",
-    "</s>",
-    "<eos>",
-    "<EOT>",
-    "_<EOT>",
-    "[EOT]",
-    "[EOS]",
-};
-
-static bool is_text(bt_text_span s, const char *text)
-{
-    return s.len == strlen(text) && memcmp(s.ptr, text, s.len) == 0;
-}
-
 void bt_tokenizer_free(bt_tokenizer *tok)
 {
     if (!tok) return;
@@ -82,39 +51,59 @@ static bt_err set_id(int32_t *ret, int64_t id, const char *key, const bt_tokeniz
     return BT_OK;
 }
 
+/* Tokens that have the text of an earlier one, which is used instead. */
+typedef struct doubles {
+    size_t count, first, of; /* the first one, and the one that it doubles */
+} doubles;
+
+static void add_double(doubles *d, size_t i, size_t of)
+{
+    if (d->count++ > 0) return;
+    d->first = i;
+    d->of = of;
+}
+
+static void remark_doubles(bt_tokenizer *tok, const doubles *d, const char *kind)
+{
+    if (d->count > 0)
+        bt_tokenizer_remark_on(
+            tok,
+            "%zu of the %stokens of tokenizer.ggml.tokens %s the text of an earlier one, which is used; "
+            "token %zu that of token %zu",
+            d->count, kind, d->count == 1 ? "has" : "have", d->first, d->of);
+}
+
 /* One word into the hash table, or one byte into byte_id. */
-static bt_err add_word(bt_tokenizer *tok, size_t i, bt_fault *fault)
+static void add_word(bt_tokenizer *tok, size_t i, doubles *d)
 {
     const char *text = tok->arena + tok->begin[i];
     const size_t len = tok->begin[i + 1] - tok->begin[i];
-    if (len == 0) return BT_OK; /* no text has it */
+    if (len == 0) return; /* no text has it */
     size_t s = (size_t)bt_hash64(text, len) & tok->word_mask;
     for (; tok->word[s] != 0; s = (s + 1) & tok->word_mask) {
         const uint32_t other = tok->word[s] - 1;
         if (tok->begin[other + 1] - tok->begin[other] == len &&
-            memcmp(tok->arena + tok->begin[other], text, len) == 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is the same as token %u", i, other);
+            memcmp(tok->arena + tok->begin[other], text, len) == 0) {
+            add_double(d, i, other);
+            return;
+        }
     }
     tok->word[s] = (uint32_t)i + 1;
     if (len > tok->max_word_bytes) tok->max_word_bytes = len;
     if (len == 1 && !tok->is_spm) tok->byte_id[(unsigned char)text[0]] = (int32_t)i;
-    return BT_OK;
 }
 
-/* Token i: its type, its piece appended to arena; *ret_is_word when text can be joined to it. */
+/* Token i, whose type is known: its piece appended to arena; *ret_is_word when text can be joined to it. */
 static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source *src, size_t i,
-                         bool *ret_is_word, bt_fault *fault)
+                         bool *ret_is_word, doubles *d, bt_fault *fault)
 {
     const bt_text_span name = src->token(src->ud, i);
-    const int32_t type = src->type ? src->type(src->ud, i) : BT_TOKEN_NORMAL;
+    const int type = tok->type[i];
     char unmapped[BT_TOKENIZER_MAX_TOKEN_BYTES];
     int n = -1;
     if (name.len > BT_TOKENIZER_MAX_TOKEN_BYTES)
         return bt_fail(fault, BT_ELIMIT, "tokenizer.ggml.tokens[%zu] has %zu bytes; at most %d are allowed",
                        i, name.len, BT_TOKENIZER_MAX_TOKEN_BYTES);
-    if (type < BT_TOKEN_NORMAL || type > BT_TOKEN_BYTE)
-        return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.token_type[%zu] is %d; 1 to 6 is allowed", i, type);
-    tok->type[i] = (uint8_t)type;
     if (type == BT_TOKEN_NORMAL) {
         n = tok->is_spm ? bt_spm_unmap(unmapped, name.ptr, name.len)
                         : bt_bpe_unmap(unmapped, name.ptr, name.len);
@@ -124,13 +113,8 @@ static bt_err read_token(bt_tokenizer *tok, bt_buf *arena, const bt_vocab_source
     }
     if (type == BT_TOKEN_BYTE && tok->is_spm) {
         const int b = bt_spm_byte(name.ptr, name.len);
-        if (b < 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is a byte token, but not '<0xXX>'",
-                           i);
-        if (tok->byte_id[b] >= 0)
-            return bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%zu] is the same as token %d", i,
-                           tok->byte_id[b]);
-        tok->byte_id[b] = (int32_t)i;
+        if (tok->byte_id[b] >= 0) add_double(d, i, (size_t)tok->byte_id[b]);
+        else tok->byte_id[b] = (int32_t)i;
         unmapped[0] = (char)b;
         n = 1;
     }
@@ -151,6 +135,7 @@ static bt_err load_tokens(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
     while (slots < 2 * n) slots *= 2;
     bt_buf arena;
     bt_buf_init(&arena, (size_t)BT_TOKENIZER_MAX_TOKENS * BT_TOKENIZER_MAX_TOKEN_BYTES);
+    doubles d = {0};
     bool *is_word = calloc(n, sizeof *is_word);
     tok->begin = calloc(n + 1, sizeof *tok->begin);
     tok->type = calloc(n, sizeof *tok->type);
@@ -165,15 +150,17 @@ static bt_err load_tokens(bt_tokenizer *tok, const bt_vocab_source *src, bt_faul
                     (n * each + slots * sizeof *tok->word) >> 20);
         goto out;
     }
+    if ((e = bt_tokenizer_read_types(tok, src, fault)) < 0) goto out;
     for (size_t i = 0; i < n; i++) {
-        if ((e = read_token(tok, &arena, src, i, &is_word[i], fault)) < 0) goto out;
+        if ((e = read_token(tok, &arena, src, i, &is_word[i], &d, fault)) < 0) goto out;
         tok->begin[i + 1] = (uint32_t)arena.len;
     }
     if ((e = bt_buf_byte(&arena, 0)) < 0) goto out; /* an empty vocabulary of names still has an address */
     tok->arena = (char *)arena.data;
     bt_buf_init(&arena, 0);
     for (size_t i = 0; i < n; i++)
-        if (is_word[i] && (e = add_word(tok, i, fault)) < 0) goto out;
+        if (is_word[i]) add_word(tok, i, &d);
+    remark_doubles(tok, &d, "");
 out:
     if (arena.err < 0) bt_fail(fault, e, "tokenizer.ggml.tokens: out of memory");
     bt_buf_done(&arena);
@@ -191,13 +178,16 @@ static int by_name(const void *a, const void *b)
 {
     const named *x = a, *y = b;
     const int c = memcmp(x->text, y->text, x->len < y->len ? x->len : y->len);
-    return c != 0 ? c : (x->len > y->len) - (x->len < y->len);
+    if (c != 0) return c;
+    if (x->len != y->len) return x->len < y->len ? -1 : 1;
+    return (x->id > y->id) - (x->id < y->id);
 }
 
 static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
 {
     bt_err e = BT_OK;
     size_t n = 0, end = tok->count, returns = 0;
+    doubles d = {0};
     for (size_t i = 0; i < tok->count; i++)
         n += tok->type[i] == BT_TOKEN_CONTROL || tok->type[i] == BT_TOKEN_USER_DEFINED;
     named *list = calloc(n + 1, sizeof *list);
@@ -219,23 +209,19 @@ static bt_err load_specials(bt_tokenizer *tok, bt_fault *fault)
         list[n++] = (named){name.ptr, name.len, (uint32_t)i};
         tok->is_special_first[(unsigned char)name.ptr[0]] = true;
         if (tok->type[i] == BT_TOKEN_USER_DEFINED) tok->has_user_defined = true;
-        for (size_t k = 0; k < sizeof eog_names / sizeof *eog_names; k++)
-            if (is_text(name, eog_names[k])) tok->is_eog[i] = true;
-        if (is_text(name, "<|end|>")) end = i;
-        returns += is_text(name, "<|return|>") || is_text(name, "<|call|>");
+        if (bt_tokenizer_is_end_name(name)) tok->is_eog[i] = true;
+        if (bt_tokenizer_is_text(name, "<|end|>")) end = i;
+        returns += bt_tokenizer_is_text(name, "<|return|>") || bt_tokenizer_is_text(name, "<|call|>");
     }
     if (returns == 2 && end < tok->count) tok->is_eog[end] = false;
     qsort(list, n, sizeof *list, by_name);
     for (size_t i = 0; i < n; i++) {
-        tok->special[i] = list[i].id;
-        if (i > 0 && by_name(&list[i - 1], &list[i]) == 0) {
-            const uint32_t a = list[i - 1].id, b = list[i].id;
-            e = bt_fail(fault, BT_EFORMAT, "tokenizer.ggml.tokens[%u] is the same as token %u", a > b ? a : b,
-                        a > b ? b : a);
-            goto out;
-        }
+        const named *before = i > 0 ? &list[i - 1] : NULL;
+        if (before && before->len == list[i].len && memcmp(before->text, list[i].text, list[i].len) == 0)
+            add_double(&d, list[i].id, before->id);
+        else tok->special[tok->specials++] = list[i].id;
     }
-    tok->specials = n;
+    remark_doubles(tok, &d, "special ");
 out:
     free(list);
     return e;
@@ -267,9 +253,9 @@ static bt_err load_ids(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *
 bt_err bt_tokenizer_new(bt_tokenizer **ret, const bt_vocab_source *src, bt_fault *fault)
 {
     bt_err e;
-    const bool is_spm = is_text(src->model, "llama");
+    const bool is_spm = bt_tokenizer_is_text(src->model, "llama");
     char shown[64];
-    if (!is_spm && !is_text(src->model, "gpt2"))
+    if (!is_spm && !bt_tokenizer_is_text(src->model, "gpt2"))
         return bt_fail(fault, BT_EVERSION, "tokenizer.ggml.model is '%s'; this build knows llama and gpt2",
                        bt_utf8_show(shown, sizeof shown, src->model.ptr, src->model.len));
     if ((e = check_counts(src, is_spm, fault)) < 0) return e;

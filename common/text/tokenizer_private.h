@@ -11,6 +11,7 @@
  *   merge.[ch], pretok.[ch], utf8.[ch]   joining symbols, cutting words, characters: no tokenizer yet
  *   tokenizer_tokens.c                   what a tokenizer knows about its tokens; the ids of an encoding
  *   spm.[ch], bpe.[ch]                   the two kinds: names of tokens in the file, and plain text to ids
+ *   tokenizer_types.c                    what kind of thing each token is
  *   tokenizer_load.c                     a tokenizer from a vocabulary
  *   tokenizer.c                          whole texts, with special tokens in them */
 #define BT_TOKENIZER_NO_PAIR UINT64_MAX
@@ -42,6 +43,7 @@ struct bt_tokenizer {
     bt_tokenizer_merge *merge; /* gpt2: an open hash table of pairs */
     size_t merge_mask;
     atomic_uint_least64_t *left_out; /* bytes, of all encodings */
+    bt_fault remark;                 /* bt_tokenizer_remark; "": none */
 };
 
 /* The state of one encoding: a growing list of ids, and scratch. */
@@ -60,6 +62,13 @@ typedef struct bt_encoder {
 bt_err bt_tokenizer_emit(bt_encoder *enc, int32_t id, bt_fault *fault);
 /* The word (a normal token) with exactly these bytes, or -1. */
 int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t len);
+/* Sets tok->type of all tokens from src, of which only the count is checked; where a type cannot be right, the one that
+ * it must be, with a remark. BT_ENOMEM. */
+bt_err bt_tokenizer_read_types(bt_tokenizer *tok, const bt_vocab_source *src, bt_fault *fault);
+bool bt_tokenizer_is_text(bt_text_span s, const char *text);
+bool bt_tokenizer_is_end_name(bt_text_span name); /* the field uses it for the end of an answer */
+/* Adds to tok->remark, as far as there is room. */
+void bt_tokenizer_remark_on(bt_tokenizer *tok, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* BT_EARG with words for a byte that the vocabulary cannot express, `at` bytes into the text. */
 bt_err bt_tokenizer_no_token(unsigned char byte, size_t at, bt_fault *fault);
 #endif

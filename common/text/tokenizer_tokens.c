@@ -3,6 +3,8 @@
 
 #include "base/hash.h"
 
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -39,6 +41,25 @@ int32_t bt_tokenizer_find_word(const bt_tokenizer *tok, const char *text, size_t
             return (int32_t)id;
     }
     return -1;
+}
+
+const char *bt_tokenizer_remark(const bt_tokenizer *tok)
+{
+    return tok->remark.text[0] ? tok->remark.text : NULL;
+}
+
+void bt_tokenizer_remark_on(bt_tokenizer *tok, const char *fmt, ...)
+{
+    char *text = tok->remark.text;
+    size_t n = strlen(text);
+    if (n > 0 && n + 2 < sizeof tok->remark.text) {
+        memcpy(text + n, "; ", 3);
+        n += 2;
+    }
+    va_list args;
+    va_start(args, fmt);
+    (void)vsnprintf(text + n, sizeof tok->remark.text - n, fmt, args);
+    va_end(args);
 }
 
 uint64_t bt_tokenizer_left_out_bytes(const bt_tokenizer *tok)

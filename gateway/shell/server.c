@@ -355,6 +355,7 @@ static bt_err open_model(server *s, bt_fault *fault)
     bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0],
            bt_tokenizer_count(s->text.tok), s->ctx_tokens,
            s->text.templates.chat ? s->text.templates.from : "none");
+    if (bt_tokenizer_remark(s->text.tok)) warn(NULL, bt_tokenizer_remark(s->text.tok));
     if (!s->text.templates.chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.templates.why.text);
     bt_buf_init(&ends, 4096);
     gw_text_name_ends(&ends, &s->text);

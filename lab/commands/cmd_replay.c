@@ -326,7 +326,7 @@ static int work(job *j, config *c, const bt_opt_args *args, bt_fault *fault)
     else rc = c->load.ramp ? ramp(j, fault) : replay(j, fault);
     tool_background_stop(&background);
     tool_replay_words_done(&j->words);
-    tool_tell_left_out(j->tok);
+    tool_tell_tokens(j->tok);
     bt_tokenizer_free(j->tok);
     bt_model_close(j->model);
     tool_free_key(j->key);

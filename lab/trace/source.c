@@ -77,7 +77,7 @@ bt_err tool_trace_open(tool_trace_source *ret, const char *path, const tool_trac
 void tool_trace_close(tool_trace_source *s)
 {
     bt_trace_close(s->t);
-    tool_tell_left_out(s->tok);
+    tool_tell_tokens(s->tok);
     bt_tokenizer_free(s->tok);
     bt_model_close(s->model);
     bt_secret_wipe(s->secret_key, sizeof s->secret_key);

@@ -316,7 +316,7 @@ int tool_perplexity_run(int argc, char **argv)
         tool_read_file(&text, &len, c.file, &fault) < 0 ||
         (bt_wait_tell(NULL, "finding the tokens of the text", 0, 0), false) ||
         bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_BOS, &fault) < 0 ||
-        (tool_tell_left_out(tok), false) || measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
+        (tool_tell_tokens(tok), false) || measure_text(&r, &c, m, tok, pool, ids, n, &fault) < 0)
         rc = tool_fail("perplexity", &fault);
     else rc = show(&c, &r);
     json_decref(r.made_by);

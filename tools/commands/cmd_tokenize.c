@@ -107,7 +107,7 @@ int tool_tokenize_run(int argc, char **argv)
         rc = tool_fail("tokenize", &fault);
         goto out;
     }
-    tool_tell_left_out(tok);
+    tool_tell_tokens(tok);
     rc = print_ids(tok, ids, n, c.json);
 out:
     free(ids);

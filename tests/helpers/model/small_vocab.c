@@ -1,4 +1,4 @@
-/* The two small vocabularies. */
+/* The small vocabularies. */
 #include "tests/helpers/model/small_vocab.h"
 
 #include <stdio.h>
@@ -160,4 +160,74 @@ int32_t small_id(const small_vocab *v, const char *name)
         if (strlen(name) == v->token[i].len && memcmp(name, v->token[i].text, v->token[i].len) == 0)
             return (int32_t)i;
     return -1;
+}
+
+/* ---- pairs and rows ---- */
+
+enum { BYTES = 256, PAIRS = BYTES * BYTES, ROWS = 5, ROW_MAX = 64, NAME_MAX = 2 * ROW_MAX + 2 };
+
+typedef struct byte_name {
+    char text[3];
+    size_t len;
+} byte_name;
+
+static byte_name of_byte[BYTES];
+
+static void add_byte(char *name, size_t *len, unsigned b)
+{
+    memcpy(name + *len, of_byte[b].text, of_byte[b].len);
+    *len += of_byte[b].len;
+}
+
+/* The parts of a token that is no byte, with `between` where they are joined. A callback's span lives until
+ * the next call: a tokenizer copies what it gets. */
+static bt_text_span joined(size_t i, const char *between)
+{
+    static char name[NAME_MAX];
+    size_t len = 0;
+    const size_t pair = i * 40503 % PAIRS, row = (i - PAIRS) / BYTES, half = (size_t)2 << row;
+    for (size_t part = 0; part < 2; part++) {
+        if (part > 0 && *between) name[len++] = *between;
+        if (i < PAIRS) add_byte(name, &len, (unsigned)(part == 0 ? pair / BYTES : pair % BYTES));
+        else
+            for (size_t k = 0; k < half; k++) add_byte(name, &len, (unsigned)((i - PAIRS) % BYTES));
+    }
+    return (bt_text_span){name, len};
+}
+
+static bt_text_span pairs_token(void *ud, size_t i)
+{
+    (void)ud;
+    return i < BYTES ? (bt_text_span){of_byte[i].text, of_byte[i].len} : joined(i - BYTES, "");
+}
+
+static bt_text_span pairs_merge(void *ud, size_t i)
+{
+    (void)ud;
+    return joined(i, " ");
+}
+
+void small_bpe_pairs(bt_vocab_source *ret, const char *pre)
+{
+    unsigned others = 0;
+    for (int b = 0; b < BYTES; b++) {
+        const unsigned point = plain(b) ? (unsigned)b : 0x100 + others++;
+        byte_name *n = &of_byte[b];
+        n->len = point < 0x80 ? 1 : 2;
+        n->text[0] = (char)(point < 0x80 ? point : 0xC0 | point >> 6);
+        n->text[1] = (char)(point < 0x80 ? 0 : 0x80 | (point & 0x3F));
+    }
+    *ret = (bt_vocab_source){.model = {"gpt2", 4},
+                             .pre = {pre, strlen(pre)},
+                             .token_count = BYTES + PAIRS + ROWS * BYTES,
+                             .merge_count = PAIRS + ROWS * BYTES,
+                             .token = pairs_token,
+                             .merge = pairs_merge,
+                             .bos = -1,
+                             .eos = -1,
+                             .unk = -1,
+                             .eot = -1,
+                             .eom = -1,
+                             .add_bos = 0,
+                             .add_space_prefix = -1};
 }

@@ -35,6 +35,11 @@ typedef struct small_vocab {
     char names[512 * 8];
 } small_vocab;
 
+/* All pairs of bytes are tokens, in an order that looks like none, and so are rows of 4, 8, .. 64 of each byte: what a
+ * splitter leaves together shows in the ids, and rows join in many rounds. Ids: 0 .. 255 the bytes, 256 + k the pair
+ * (k * 40503) mod 65536, high byte first, then the rows, those of 4 first. Lives as long as the program. */
+void small_bpe_pairs(bt_vocab_source *ret, const char *pre);
+
 void small_spm(small_vocab *v);
 void small_bpe(small_vocab *v, const char *pre);
 /* Ids by name of the two vocabularies above; -1 if there is none. */

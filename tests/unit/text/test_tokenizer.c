@@ -1,5 +1,6 @@
 /* Both kinds of vocabulary on texts small enough to encode by hand, hostile vocabularies, and special
  * tokens. */
+#include "base/clock.h"
 #include "text/detok.h"
 #include "text/tokenizer.h"
 #include "tests/helpers/model/small_vocab.h"
@@ -31,6 +32,12 @@ static bt_tokenizer *make_bpe(const char *pre)
 {
     small_bpe(&vocab, pre);
     return make();
+}
+
+static void rename_token(int32_t id, const char *name)
+{
+    vocab.token[id].text = name;
+    vocab.token[id].len = strlen(name);
 }
 
 /* want: names of tokens, with "+" between them; bytes as <0xXX>. */
@@ -229,8 +236,8 @@ static void leaves_bytes_without_a_token_out_and_counts_them(void **s)
 {
     (void)s;
     small_bpe(&vocab, "gpt-2");
-    vocab.token[small_bpe_byte(4)].type = BT_TOKEN_UNUSED;
-    vocab.token[small_bpe_byte(0xA6)].type = BT_TOKEN_UNUSED;
+    rename_token(small_bpe_byte(4), "\u6211"); /* outside the byte alphabet */
+    rename_token(small_bpe_byte(0xA6), "\u6211");
     vocab.src.unk = vocab.src.eos; /* a control token: no stand-in for text */
     bt_tokenizer *tok = make();
     CHECK(tok, "he", 0, "he");
@@ -247,7 +254,7 @@ static void leaves_bytes_without_a_token_out_and_counts_them(void **s)
     assert_int_equal(bt_tokenizer_left_out_bytes(tok), 0);
     bt_tokenizer_free(tok);
     small_bpe(&vocab, "tekken"); /* its reference refuses them */
-    vocab.token[small_bpe_byte(4)].type = BT_TOKEN_UNUSED;
+    rename_token(small_bpe_byte(4), "\u6211");
     tok = make();
     int32_t *ids;
     size_t n;
@@ -299,7 +306,7 @@ static void ends_a_generation_at_the_tokens_made_for_it(void **s)
     assert_false(bt_tokenizer_is_eog(tok, INT32_MAX));
     bt_tokenizer_free(tok);
     vocab.token[small_id(&vocab, "<|im_end|>")].type = BT_TOKEN_USER_DEFINED;
-    vocab.token[small_id(&vocab, "<|end|>")].type = BT_TOKEN_NORMAL; /* a name alone is not enough */
+    vocab.token[small_id(&vocab, "<|end|>")].type = BT_TOKEN_UNKNOWN; /* a name alone is not enough */
     vocab.src.eos = -1;
     vocab.src.eot = 5;
     vocab.src.eom = 6;
@@ -373,25 +380,6 @@ static void refuses_a_lying_llama_vocabulary_by_key(void **s)
     vocab.src.token_count = (size_t)BT_TOKENIZER_MAX_TOKENS + 1;
     refuses(BT_ELIMIT, "tokenizer.ggml.tokens has 1048577 tokens; at most 1048576 are allowed");
     small_spm(&vocab);
-    vocab.token[5].type = 7;
-    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5] is 7");
-    small_spm(&vocab);
-    vocab.token[5].type = 0;
-    refuses(BT_EFORMAT, "tokenizer.ggml.token_type[5] is 0");
-    small_spm(&vocab);
-    vocab.token[6].text = vocab.token[5].text;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6] is the same as token 5");
-    small_spm(&vocab);
-    vocab.token[6].text = "<0xG0>";
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[6] is a byte token");
-    small_spm(&vocab);
-    vocab.token[SMALL_SPM_WORDS + 2].text = "a";
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[261] is the same as token 260");
-    small_spm(&vocab);
-    vocab.token[2].text = "<s>";
-    vocab.token[2].len = 3;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2] is the same as token 1");
-    small_spm(&vocab);
     vocab.token[2].text = "\xA6";
     vocab.token[2].len = 1; /* would cut characters in two */
     refuses(BT_EFORMAT, "tokenizer.ggml.tokens[2] is a special token, but not UTF-8");
@@ -460,12 +448,176 @@ static void refuses_a_lying_gpt2_vocabulary_by_key(void **s)
     refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: has a character outside");
     set_merge("h \xC3");
     refuses(BT_EFORMAT, "tokenizer.ggml.merges[3]: has a character outside");
-    small_bpe(&vocab, "gpt-2");
-    vocab.token[10].text = vocab.token[3].text;
-    refuses(BT_EFORMAT, "tokenizer.ggml.tokens[10] is the same as token 3");
 }
 
-/* One character a million times: time and memory stay near linear, and the text comes back. */
+/* ---- vocabularies with faults that are mended ---- */
+
+static void check_remark(const bt_tokenizer *tok, const char *want)
+{
+    const char *have = bt_tokenizer_remark(tok);
+    if (!want) assert_null(have);
+    else assert_string_equal(have ? have : "", want);
+}
+
+static void takes_the_lower_id_of_two_tokens_with_one_text(void **s)
+{
+    (void)s;
+    bt_tokenizer *tok = make_spm();
+    check_remark(tok, NULL);
+    bt_tokenizer_free(tok);
+    small_spm(&vocab);
+    rename_token(small_id(&vocab, "bc"), "ab"); /* behind "ab" itself, and with a better score */
+    rename_token(3 + 'z', "<0x41>");
+    rename_token(2, "<s>");
+    tok = make();
+    const int32_t ab = small_id(&vocab, "ab");
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "<s>bAb", 6, BT_ENCODE_SPECIAL, NULL), BT_OK);
+    assert_int_equal(n, 5);
+    assert_true(ids[0] == 1 && ids[3] == 3 + 'A');
+    free(ids);
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "bab", 3, 0, NULL), BT_OK);
+    assert_int_equal(ids[2], ab);
+    free(ids);
+    assert_memory_equal(bt_tokenizer_piece(tok, ab + 1).ptr, "ab", 2); /* it may be answered all the same */
+    check_remark(
+        tok,
+        "2 of the tokens of tokenizer.ggml.tokens have the text of an earlier one, which is used; token 125 "
+        "that of token 68; 1 of the special tokens of tokenizer.ggml.tokens has the text of an earlier one, "
+        "which is used; token 2 that of token 1");
+    bt_tokenizer_free(tok);
+}
+
+static void takes_the_lower_id_where_a_merge_makes_both(void **s)
+{
+    (void)s;
+    small_bpe(&vocab, "llama-bpe");
+    const int32_t he = small_id(&vocab, "he"), think = small_id(&vocab, "<think>");
+    rename_token(think, "he");
+    vocab.token[think].type = BT_TOKEN_NORMAL;
+    bt_tokenizer *tok = make();
+    CHECK(tok, "he hell", 0, "he+\xC4\xA0+hell");
+    int32_t *ids;
+    size_t n;
+    assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, "he", 2, 0, NULL), BT_OK);
+    assert_true(n == 1 && ids[0] == he);
+    free(ids);
+    check_remark(
+        tok,
+        "1 of the tokens of tokenizer.ggml.tokens has the text of an earlier one, which is used; token 275 "
+        "that of token 256");
+    bt_tokenizer_free(tok);
+}
+
+static void takes_marks_that_a_file_calls_words_for_control_tokens(void **s)
+{
+    (void)s;
+    small_bpe(&vocab, "qwen2");
+    const int32_t start = small_id(&vocab, "<|im_start|>"), end = small_id(&vocab, "<|im_end|>");
+    vocab.token[start].type = BT_TOKEN_NORMAL;
+    vocab.token[end].type = BT_TOKEN_UNUSED;
+    bt_tokenizer *tok = make();
+    assert_int_equal(bt_tokenizer_type(tok, start), BT_TOKEN_CONTROL);
+    assert_int_equal(bt_tokenizer_type(tok, end), BT_TOKEN_CONTROL);
+    assert_true(bt_tokenizer_is_eog(tok, end));
+    CHECK(tok, "<|im_start|>he<|im_end|>", BT_ENCODE_SPECIAL, "<|im_start|>+he+<|im_end|>");
+    CHECK(tok, "<|im_end|>", 0, "<+|+i+m+_+e+n+d+|+>"); /* and text never becomes one */
+    check_remark(
+        tok,
+        "2 of tokenizer.ggml.token_type cannot be right; token 273, '<|im_start|>', is control, not normal");
+    bt_tokenizer_free(tok);
+    small_spm(&vocab);
+    for (int32_t i = 0; i <= 2; i++) vocab.token[i].type = BT_TOKEN_NORMAL; /* told by their ids */
+    tok = make();
+    assert_int_equal(bt_tokenizer_type(tok, 0), BT_TOKEN_UNKNOWN);
+    CHECK(tok, "<s>ab", BT_ENCODE_SPECIAL, "<s>+" SP "+ab");
+    CHECK(tok, "<s>", 0, SP "+<s+>");
+    check_remark(tok,
+                 "3 of tokenizer.ggml.token_type cannot be right; token 0, '<unk>', is unknown, not normal");
+    bt_tokenizer_free(tok);
+}
+
+static void leaves_a_word_that_merges_make_a_word_whatever_its_name(void **s)
+{
+    (void)s;
+    small_bpe(&vocab, "gpt-2");
+    const int32_t id = small_id(&vocab, "ld"), end = small_id(&vocab, "<|end|>");
+    rename_token(id, "<s"); /* "< s", "<s >" */
+    rename_token(end, "<s>");
+    vocab.token[end].type = BT_TOKEN_NORMAL;
+    vocab.merge[7].text = "< s";
+    vocab.merge[15].text = "<s >";
+    vocab.merge[15].len = 4;
+    vocab.src.bos = vocab.src.eos = -1;
+    bt_tokenizer *tok = make();
+    CHECK(tok, "<s>", 0, "<+s+>"); /* the splitter parts them */
+    assert_int_equal(bt_tokenizer_type(tok, end), BT_TOKEN_NORMAL);
+    check_remark(tok, NULL);
+    bt_tokenizer_free(tok);
+}
+
+static void takes_what_merges_make_for_words_whatever_the_file_calls_it(void **s)
+{
+    (void)s;
+    static const int types[] = {BT_TOKEN_CONTROL, BT_TOKEN_UNUSED, BT_TOKEN_BYTE, BT_TOKEN_UNKNOWN, 0, 7, -1};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        small_bpe(&vocab, "gpt-2");
+        vocab.token[small_bpe_byte('h')].type = types[i];
+        vocab.token[small_id(&vocab, "hell")].type = types[i];
+        bt_tokenizer *tok = make();
+        assert_int_equal(bt_tokenizer_type(tok, small_id(&vocab, "hell")), BT_TOKEN_NORMAL);
+        CHECK(tok, "hello hell", 0, "hello+\xC4\xA0+hell");
+        assert_non_null(strstr(bt_tokenizer_remark(tok),
+                               "2 of tokenizer.ggml.token_type cannot be right; token "));
+        bt_tokenizer_free(tok);
+    }
+    small_bpe(&vocab, "gpt-2");
+    vocab.token[small_id(&vocab, "hell")].type = BT_TOKEN_USER_DEFINED; /* found before merges join anything
+                                                                         */
+    bt_tokenizer *tok = make();
+    CHECK(tok, "hello", 0, "hell+o");
+    check_remark(tok, NULL);
+    bt_tokenizer_free(tok);
+}
+
+static void knows_bytes_of_the_llama_kind_by_their_names(void **s)
+{
+    (void)s;
+    static const int types[] = {BT_TOKEN_NORMAL, BT_TOKEN_CONTROL, BT_TOKEN_USER_DEFINED, 9};
+    for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
+        small_spm(&vocab);
+        for (int b = 0; b < 256; b++) vocab.token[3 + b].type = types[i];
+        bt_tokenizer *tok = make();
+        CHECK(tok, "a\xC3\xA8", 0, SP "a+<0xC3>+<0xA8>");
+        assert_memory_equal(bt_tokenizer_piece(tok, 3 + 0xC3).ptr, "\xC3", 1);
+        assert_non_null(strstr(bt_tokenizer_remark(tok), "256 of tokenizer.ggml.token_type"));
+        bt_tokenizer_free(tok);
+    }
+    small_spm(&vocab);
+    vocab.token[small_id(&vocab, "abc")].type = BT_TOKEN_BYTE;
+    bt_tokenizer *tok = make();
+    CHECK(tok, "babc", 0, SP "+b+abc");
+    check_remark(tok,
+                 "1 of tokenizer.ggml.token_type cannot be right; token 265, 'abc', is normal, not byte");
+    bt_tokenizer_free(tok);
+    small_spm(&vocab);
+    vocab.src.type = NULL;
+    tok = make();
+    CHECK(tok, "<s>a\xC3\xA8", BT_ENCODE_SPECIAL, "<s>+" SP "a+<0xC3>+<0xA8>");
+    bt_tokenizer_free(tok);
+}
+
+/* ---- long texts ---- */
+
+static size_t fill(char *text, const char *unit, size_t bytes)
+{
+    size_t len = 0;
+    for (; len < bytes; len += strlen(unit)) memcpy(text + len, unit, strlen(unit));
+    return len;
+}
+
+/* One character a million times: the text comes back. */
 static void takes_long_monotonous_text(void **s)
 {
     (void)s;
@@ -475,14 +627,11 @@ static void takes_long_monotonous_text(void **s)
     for (int kind = 0; kind < 2; kind++) {
         bt_tokenizer *tok = kind == 0 ? make_spm() : make_bpe("llama-bpe");
         for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
-            size_t len = 0, n;
+            const size_t len = fill(text, units[u], BYTES);
+            size_t n;
             int32_t *ids;
             bt_fault f;
             bt_buf out;
-            while (len < BYTES) {
-                memcpy(text + len, units[u], strlen(units[u]));
-                len += strlen(units[u]);
-            }
             if (bt_tokenizer_encode(&ids, &n, tok, text, len, BT_ENCODE_SPECIAL, &f) < 0)
                 fail_msg("%s", f.text);
             bt_buf_init(&out, 2 * BYTES);
@@ -491,6 +640,48 @@ static void takes_long_monotonous_text(void **s)
             assert_memory_equal(out.data, text, len);
             bt_buf_done(&out);
             free(ids);
+        }
+        bt_tokenizer_free(tok);
+    }
+    free(text);
+}
+
+/* Microseconds of a processor, the least of a few. */
+static int64_t encode_us(const bt_tokenizer *tok, const char *text, size_t len)
+{
+    int64_t least = INT64_MAX;
+    for (int i = 0; i < 2; i++) {
+        int32_t *ids;
+        size_t n;
+        const int64_t begin = bt_clock_thread_us();
+        assert_int_equal(bt_tokenizer_encode(&ids, &n, tok, text, len, 0, NULL), BT_OK);
+        const int64_t us = bt_clock_thread_us() - begin;
+        free(ids);
+        if (us < least) least = us;
+    }
+    return least;
+}
+
+/* Sixteen times the text in well below 16 x 16 times the time, in rows that join in many rounds. */
+static void takes_time_in_proportion_to_a_text_of_one_character(void **s)
+{
+    (void)s;
+    static const char *const units[] = {"a", "\n", "7", "\u0301\u0323", "    \U0001F999"};
+    static const char *const pres[] = {NULL, "llama-bpe", "qwen2", "gpt-4o"};
+    enum { BYTES = 1 << 13, TIMES = 16 };
+    char *text = malloc(TIMES * BYTES + 16);
+    for (size_t p = 0; p < sizeof pres / sizeof *pres; p++) {
+        bt_tokenizer *tok = NULL;
+        bt_vocab_source src;
+        if (pres[p]) small_bpe_pairs(&src, pres[p]);
+        else small_spm(&vocab);
+        assert_int_equal(bt_tokenizer_new(&tok, pres[p] ? &src : &vocab.src, NULL), BT_OK);
+        for (size_t u = 0; u < sizeof units / sizeof *units; u++) {
+            const size_t len = fill(text, units[u], (size_t)TIMES * BYTES);
+            const int64_t all = encode_us(tok, text, len), part = encode_us(tok, text, BYTES);
+            if (all > 4 * TIMES * (part + 100))
+                fail_msg("%s, unit %zu: %lld us, a part of it %lld", pres[p] ? pres[p] : "llama", u,
+                         (long long)all, (long long)part);
         }
         bt_tokenizer_free(tok);
     }
@@ -517,7 +708,14 @@ int main(void)
         cmocka_unit_test(keeps_control_tokens_inside_special_pieces),
         cmocka_unit_test(refuses_a_lying_llama_vocabulary_by_key),
         cmocka_unit_test(refuses_a_lying_gpt2_vocabulary_by_key),
+        cmocka_unit_test(takes_the_lower_id_of_two_tokens_with_one_text),
+        cmocka_unit_test(takes_the_lower_id_where_a_merge_makes_both),
+        cmocka_unit_test(takes_marks_that_a_file_calls_words_for_control_tokens),
+        cmocka_unit_test(leaves_a_word_that_merges_make_a_word_whatever_its_name),
+        cmocka_unit_test(takes_what_merges_make_for_words_whatever_the_file_calls_it),
+        cmocka_unit_test(knows_bytes_of_the_llama_kind_by_their_names),
         cmocka_unit_test(takes_long_monotonous_text),
+        cmocka_unit_test(takes_time_in_proportion_to_a_text_of_one_character),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
