@@ -55,6 +55,8 @@ typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, con
                            size_t k);
 /* y[i] = x[i] + y[i] */
 typedef void bt_add_fn(float *restrict y, const float *restrict x, size_t count);
+/* y[i] = fma(scale, x[i], y[i]) */
+typedef void bt_add_scaled_fn(float *restrict y, const float *restrict x, float scale, size_t count);
 /* y[i] = (g[i] / (1 + exp(-g[i]))) * u[i]      (SwiGLU); y may equal g or u */
 typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t count);
 /* Rotary embedding in place on x[heads, D], pairs given by `neox`:
@@ -197,6 +199,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(fp4_sums, bt_fp4_sums, WIDTH, with) \
     KERNEL(rmsnorm, bt_rmsnorm, WIDTH, with) \
     KERNEL(add, bt_add, WIDTH, with) \
+    KERNEL(add_scaled, bt_add_scaled, WIDTH, with) \
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \

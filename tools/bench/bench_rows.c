@@ -41,6 +41,11 @@ static void run_add(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->add(F32(e, at), e->x + at, n * e->ld);
 }
+static void run_add_scaled(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->add_scaled(F32(e, at), e->x + at, 0.22f, n * e->ld);
+}
 static void run_silu_mul(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -223,6 +228,7 @@ static const struct {
 } kinds[] = {
     {BT_KERNEL(rmsnorm), "", 8, run_rmsnorm},
     {BT_KERNEL(add), "", 12, run_add},
+    {BT_KERNEL(add_scaled), "", 12, run_add_scaled},
     {BT_KERNEL(silu_mul), "", 12, run_silu_mul},
     {BT_KERNEL(rope), "", 8, run_rope},
     {BT_KERNEL(f32_to_f16), "", 6, run_to_f16},

@@ -39,6 +39,17 @@ void BT_VARIANT(bt_add)(float *restrict y, const float *restrict x, size_t count
     }
 }
 
+void BT_VARIANT(bt_add_scaled)(float *restrict y, const float *restrict x, float scale, size_t count)
+{
+    const v16 by = v16_set1(scale);
+    size_t i = 0;
+    for (; i + 16 <= count; i += 16) v16_store(y + i, v16_fma(by, v16_load(x + i), v16_load(y + i)));
+    if (i < count) {
+        const size_t n = count - i;
+        v16_store_n(y + i, v16_fma(by, v16_load_n(x + i, n), v16_load_n(y + i, n)), n);
+    }
+}
+
 void BT_VARIANT(bt_silu_mul)(float *y, const float *g, const float *u, size_t count)
 {
     size_t i = 0;

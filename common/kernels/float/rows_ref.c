@@ -1,4 +1,4 @@
-/* Row kernels as plain loops, the specification: RMS norm, add, SwiGLU, rope, f16 conversion, exp, logits. */
+/* Row kernels as plain loops, the specification: RMS norm, sums, SwiGLU, rope, f16 and back, exp, logits. */
 #include "kernels/variant.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
@@ -53,6 +53,11 @@ void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const floa
 void bt_add_ref(float *restrict y, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = x[i] + y[i];
+}
+
+void bt_add_scaled_ref(float *restrict y, const float *restrict x, float scale, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = fmaf(scale, x[i], y[i]);
 }
 
 void bt_silu_mul_ref(float *y, const float *g, const float *u, size_t count)

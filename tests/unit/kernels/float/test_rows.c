@@ -35,7 +35,7 @@ static void rmsnorm_equals_ref_and_works_in_place(void **state)
         }
 }
 
-static void add_and_silu_mul_equal_ref_and_work_in_place(void **state)
+static void sums_and_silu_mul_equal_ref_and_work_in_place(void **state)
 {
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(counts); i++) {
@@ -44,6 +44,9 @@ static void add_and_silu_mul_equal_ref_and_work_in_place(void **state)
         float *want = floats_copy(b, n), *y = floats_copy(b, n);
         ref_kernels()->add(want, a, n);
         v->add(y, a, n);
+        assert_memory_equal(y, want, bytes);
+        ref_kernels()->add_scaled(want, a, 0.22f, n);
+        v->add_scaled(y, a, 0.22f, n);
         assert_memory_equal(y, want, bytes);
         ref_kernels()->silu_mul(want, a, b, n);
         v->silu_mul(y, a, b, n);
@@ -197,7 +200,7 @@ int main(void)
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_equals_ref_and_works_in_place),
-        cmocka_unit_test(add_and_silu_mul_equal_ref_and_work_in_place),
+        cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),
         cmocka_unit_test(rope_equals_ref_for_both_pairings),
         cmocka_unit_test(f16_conversions_equal_ref_for_every_half_and_around_each_tie),
