@@ -167,6 +167,7 @@ bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
                            .rope_dims = h->rope_dims,
                            .rope_neox = h->flags & BT_PKG_FLAG_NEOX,
                            .rms_eps = h->rms_eps,
+                           .times = {.scores = h->attn_scale, .embed = h->embed_scale, .add = h->add_scale},
                            .tied_output = h->flags & BT_PKG_FLAG_TIED,
                            .qkv_bias = h->flags & BT_PKG_FLAG_QKV_BIAS,
                            .qk_norm = h->flags & BT_PKG_FLAG_QK_NORM};

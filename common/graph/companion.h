@@ -126,10 +126,11 @@ typedef void bt_companion_step_fn(void *ud, const void *what, const float *x, si
 void bt_companion_step(const bt_companion *c, size_t t, size_t width, const float *x, const bt_companion_area *area,
                        size_t areas, bt_companion_step_fn *fn, void *ud, const void *what);
 
-/* y[batch * rows, width] = row ids[..] by row(y, table, id); padding is filled with pad. ids[batch, rows]. */
+/* y[batch * rows, width] = row ids[..] by row(y, table, id), times scale; padding is filled with pad. ids[batch,
+ * rows]. */
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
-                        bt_companion_row_fn *row, const void *table, float pad);
+                        bt_companion_row_fn *row, const void *table, float scale, float pad);
 /* y = rmsnorm(x) * w for t rows of k; y may be x. */
 void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t,
                           size_t k);
@@ -154,8 +155,9 @@ void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, f
 void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
                                   size_t layer, size_t h0, size_t h1, size_t heads, size_t kv_heads, size_t d,
                                   float scale);
-/* y = x + y */
-void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k);
+/* y = scale x + y */
+void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, float scale, size_t t,
+                      size_t k);
 /* gate = fn(gate) * up, element by element; fn: a kernel, y may be g (kernels/kernels.h: silu_mul). */
 typedef void bt_companion_gate_fn(float *y, const float *g, const float *u, size_t count);
 void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *gate, const float *up, size_t t,

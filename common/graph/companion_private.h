@@ -31,6 +31,7 @@ struct bt_companion_pass_step {
     /* For the operator, which uses some of these. */
     bt_companion_rows r;
     float number; /* eps, pad */
+    float scale;  /* of embed and add */
     size_t heads, d, dims, layer;
     bt_round16 form;
     const float *cos, *sin;

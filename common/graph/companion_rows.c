@@ -24,19 +24,29 @@ static void embed_rows(const bt_companion *c, const step *s, float *y, const flo
     const size_t ld = bt_companion_ld(c, s->k);
     (void)x, (void)scratch;
     for (size_t r = r0; r < r0 + n; r++, y += ld) {
-        if (r % s->r.rows < s->r.seq[r / s->r.rows].valid) s->row(y, s->what, (size_t)s->ids[r]);
-        else
-            for (size_t i = 0; i < s->k; i++) y[i] = s->number;
+        const bool is_real = r % s->r.rows < s->r.seq[r / s->r.rows].valid;
+        if (is_real) s->row(y, s->what, (size_t)s->ids[r]);
+        for (size_t i = 0; is_real && s->scale != 1 && i < s->k; i++) y[i] *= s->scale;
+        for (size_t i = 0; !is_real && i < s->k; i++) y[i] = s->number;
     }
 }
 
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width,
-                        const int32_t *ids, bt_companion_row_fn *row, const void *table, float pad)
+                        const int32_t *ids, bt_companion_row_fn *row, const void *table, float scale,
+                        float pad)
 {
-    const step s = {
-        .fn = embed_rows, .is_fresh = true, .r = *r,    .y = y,        .k = width,
-        .number = pad,    .ids = ids,       .row = row, .what = table, .area = {written_area(c, y, width)},
-        .areas = 1};
+    const step s = {.fn = embed_rows,
+                    .is_fresh = true,
+                    .r = *r,
+                    .y = y,
+                    .k = width,
+                    .number = pad,
+                    .scale = scale,
+                    .ids = ids,
+                    .row = row,
+                    .what = table,
+                    .area = {written_area(c, y, width)},
+                    .areas = 1};
     bt_companion_pass_add(c, &s, r->batch * r->rows);
 }
 
@@ -102,14 +112,17 @@ static void add_rows(const bt_companion *c, const step *s, float *y, const float
     size_t runs;
     const size_t elems = runs_of(c, &runs, n, s->k);
     (void)r0, (void)scratch;
-    for (size_t i = 0; i < runs; i++) c->kernels->add(y + i * ld, x + i * ld, elems);
+    for (size_t i = 0; i < runs && s->scale == 1; i++) c->kernels->add(y + i * ld, x + i * ld, elems);
+    for (size_t i = 0; i < runs && s->scale != 1; i++)
+        c->kernels->add_scaled(y + i * ld, x + i * ld, s->scale, elems);
 }
 
-void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, size_t t, size_t k)
+void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, float scale,
+                      size_t t, size_t k)
 {
-    const step s = {
-        .fn = add_rows, .y = y, .x = x, .k = k, .area = {read_area(c, x, k), written_area(c, y, k)},
-        .areas = 2};
+    const step s = {.fn = add_rows, .y = y,         .x = x,
+                    .k = k,         .scale = scale, .area = {read_area(c, x, k), written_area(c, y, k)},
+                    .areas = 2};
     bt_companion_pass_add(c, &s, t);
 }
 

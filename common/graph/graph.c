@@ -3,7 +3,6 @@
 #include "graph/graph.h"
 #include "base/num.h"
 
-#include <assert.h>
 #include <stdlib.h>
 
 enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 20, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
@@ -93,35 +92,51 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
     return out;
 }
 
+/* What a block of a layer reads, and how its output comes to the residual stream: block(norm(x)), or
+ * norm(block(x)). */
+static uint32_t block_begin(builder *b, const char *name, bt_weight weight, uint32_t x)
+{
+    return bt_arch_of(b->g->hp.arch)->norms == BT_ARCH_BEFORE ? norm(b, name, weight, x) : x;
+}
+
+static void block_end(builder *b, const char *name, bt_weight weight, uint32_t x, uint32_t out)
+{
+    if (bt_arch_of(b->g->hp.arch)->norms == BT_ARCH_AFTER) out = norm(b, name, weight, out);
+    op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, out, x);
+}
+
 static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
+    const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
     const uint32_t q_width = hp->heads * hp->head_dim, kv_width = hp->kv_heads * hp->head_dim;
 
-    const uint32_t n = norm(b, "n", BT_WEIGHT_ATTN_NORM, x);
+    const uint32_t n = block_begin(b, "n", BT_WEIGHT_ATTN_NORM, x);
     const uint32_t q = linear(b, "q", BT_WEIGHT_Q, n, q_width);
     const uint32_t k = linear(b, "k", BT_WEIGHT_K, n, kv_width);
     const uint32_t v = linear(b, "v", BT_WEIGHT_V, n, kv_width);
     if (hp->qk_norm) {
-        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_Q_NORM, q, hp->heads);
-        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_K_NORM, k, hp->kv_heads);
+        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_Q_NORM, q, by_row ? 1 : hp->heads);
+        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_K_NORM, k, by_row ? 1 : hp->kv_heads);
     }
-    head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, q, hp->heads);
-    head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, k, hp->kv_heads);
+    if (bt_arch_rotates(hp->arch, b->layer)) {
+        head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, q, hp->heads);
+        head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, k, hp->kv_heads);
+    }
     const uint32_t kv = tensor(b, "kv", BT_TENSOR_KV, ROWS_CTX, 2 * kv_width);
     op(b, BT_OP_KV_STORE, BT_WEIGHT_NONE, k, v, kv);
     const uint32_t a = attention(b, q, kv);
     if (opt->rotate_attention) rotate(b, BT_ROTATION_R2, a, hp->heads);
     const uint32_t o = linear(b, "o", BT_WEIGHT_O, a, hp->dim);
-    op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, o, x);
+    block_end(b, "n", BT_WEIGHT_ATTN_NORM, x, o);
 
-    const uint32_t f = norm(b, "f", BT_WEIGHT_FFN_NORM, x);
+    const uint32_t f = block_begin(b, "f", BT_WEIGHT_FFN_NORM, x);
     const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
     const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
     op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
     if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
     const uint32_t d = linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
-    op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, d, x);
+    block_end(b, "f", BT_WEIGHT_FFN_NORM, x, d);
 }
 
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault)
@@ -237,7 +252,10 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     case BT_SHAPE_IDS: return a->kind == BT_TENSOR_IDS && y_act;
     case BT_SHAPE_NORM: return a_act && y_act;
     case BT_SHAPE_MATRIX: return a_act && (y_act || y->kind == BT_TENSOR_LOGITS);
-    case BT_SHAPE_HEADS: return a_act && a->width == o->heads * g->hp.head_dim;
+    case BT_SHAPE_HEADS:
+        return a_act &&
+               (a->width == o->heads * g->hp.head_dim || (o->heads == 1 && o->kind == BT_OP_QK_NORM &&
+                                                          bt_arch_of(g->hp.arch)->qk_norm == BT_ARCH_ROWS));
     case BT_SHAPE_STORE:
         return a_act && b->kind == BT_TENSOR_ACT && y->kind == BT_TENSOR_KV && y->layer == o->layer &&
                same_rows(a->rows, ROWS_SEQ) && same_rows(b->rows, ROWS_SEQ) && a->width == b->width &&
@@ -324,12 +342,10 @@ bool bt_graph_rotates(const bt_graph *g, bt_rotation by)
 
 bt_weight bt_graph_added(const bt_graph *g, size_t at)
 {
-    const bt_op *o = &g->op[at];
-    do {
-        assert(at > 0);
-        at--;
-    } while (g->op[at].kind != BT_OP_LINEAR || g->op[at].out != o->in[1]);
-    return g->op[at].weight;
+    const uint32_t added = g->op[at].in[1];
+    while (at-- > 0)
+        if (g->op[at].kind == BT_OP_LINEAR && g->op[at].out == added) return g->op[at].weight;
+    return BT_WEIGHT_NONE;
 }
 
 const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from)

@@ -10,8 +10,8 @@
 
 /* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols.
  * Two readers bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the
- * decode side to seq = 1 with ctx left a symbol. A new architecture is one more description here; nothing
- * else knows architectures.
+ * decode side to seq = 1 with ctx left a symbol. What an architecture is stands in model/arch.h; the steps of its
+ * layers are made here.
  *
  *   BATCH  sequences in one run
  *   SEQ    rows of one sequence in one run
@@ -78,7 +78,7 @@ typedef struct bt_graph_options {
     bool rotate_ffn;       /* R4: silu(gate) * up, each row as one block */
 } bt_graph_options;
 
-/* llama, qwen2 and qwen3 are one description: biases come with the weights, QK_NORM where the file has it.
+/* One description for all architectures: biases come with the weights, the columns of model/arch.h choose the steps.
  * options NULL: no rotation. The result is checked (bt_graph_check). */
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault);
 void bt_graph_free(bt_graph *g); /* NULL is fine */
@@ -86,7 +86,7 @@ void bt_graph_free(bt_graph *g); /* NULL is fine */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
 /* Whether the graph has a ROTATE by this matrix. */
 bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
-/* The weight of the linear whose output the ADD op[at] adds. */
+/* The weight of the linear whose output the ADD op[at] adds; NONE: it adds what a norm made. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
 /* The linear that reads the tensor, from op[from] on; NULL: none does. */
 const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from);

@@ -94,7 +94,7 @@
 /* The operators, with what their tensors are:
  *   EMBED        in[0] ids -> rows of the embedding
  *   RMSNORM, LINEAR   in[0] through the weight, LINEAR with its bias
- *   QK_NORM      rmsnorm of each head, in place
+ *   QK_NORM      rmsnorm of each head, or of the row as one (heads 1), in place
  *   ROPE         by each row's position, in place
  *   KV_STORE     in[0] k, in[1] v -> kv; rounds; rows of real tokens only
  *   ATTENTION    in[0] q, in[1] kv; causal

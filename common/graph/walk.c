@@ -2,7 +2,6 @@
  * decided by the program alone. */
 #include "graph/walk.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,7 +12,7 @@ struct bt_walk {
     const bt_model *model;
     bt_companion companion;
     bt_companion_rotations rotations;
-    float attn_scale;
+    float attn_scale, embed_scale, add_scale;
     size_t fp4_rows_max; /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
     uint64_t kv_bytes;   /* of all rows stored */
 };
@@ -65,7 +64,9 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
         return e;
     }
     w->fp4_rows_max = sizes.scratch_bytes ? config->sequences_max : SIZE_MAX;
-    w->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    w->attn_scale = bt_hparams_scores(hp);
+    w->embed_scale = bt_hparams_embed(hp);
+    w->add_scale = bt_hparams_add(hp);
     *ret = w;
     return BT_OK;
 }
@@ -110,7 +111,7 @@ static void run_embed(const run *r, const bt_step *s, const operands *o)
 {
     (void)s;
     bt_companion_embed(o->c, &o->rows, o->out, o->width, r->io->ids, embed_row, r->w->model->embed,
-                       r->io->pad);
+                       r->w->embed_scale, r->io->pad);
 }
 
 static const float *vector_of(const run *r, const bt_step *s) { return r->layer->is[s->weight].vector; }
@@ -142,7 +143,7 @@ static void run_linear(const run *r, const bt_step *s, const operands *o)
 
 static void run_qk_norm(const run *r, const bt_step *s, const operands *o)
 {
-    bt_companion_qk_norm(o->c, o->out, vector_of(r, s), o->hp->rms_eps, o->t, s->heads, o->hp->head_dim);
+    bt_companion_qk_norm(o->c, o->out, vector_of(r, s), o->hp->rms_eps, o->t, s->heads, o->width / s->heads);
 }
 
 static void run_rope(const run *r, const bt_step *s, const operands *o)
@@ -168,8 +169,8 @@ static void run_attention(const run *r, const bt_step *s, const operands *o)
 
 static void run_add(const run *r, const bt_step *s, const operands *o)
 {
-    (void)r, (void)s;
-    bt_companion_add(o->c, o->out, o->in1, o->t, o->width);
+    (void)s;
+    bt_companion_add(o->c, o->out, o->in1, r->w->add_scale, o->t, o->width);
 }
 
 /* The rows whose logits are wanted. */

@@ -18,25 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_CHARS = 96, SHOWN_CHARS = 41 };
-
-typedef struct arch_row {
-    const char *name;
-    bt_arch arch;
-    bool neox, needs_qkv_bias, has_qk_norm;
-} arch_row;
-
-static const arch_row archs[] = {
-    {"llama", BT_ARCH_LLAMA, false, false, false},
-    {"qwen2", BT_ARCH_QWEN2, true, true, false},
-    {"qwen3", BT_ARCH_QWEN3, true, false, true},
-};
+enum { KEY_CHARS = 96, SHOWN_CHARS = 41, FUSED_PARTS = 5 }; /* of a layer: q, k, v; gate, up */
 
 typedef struct loading {
     const bt_gguf *g;
-    const arch_row *arch;
+    const bt_arch_info *arch;
     bt_model *m;
     bool *known; /* [tensor_count]: tensors that have found their place */
+    size_t made; /* of m->made */
     bt_fault *fault;
 } loading;
 
@@ -94,32 +83,22 @@ static bt_err find_arch(loading *l)
     bt_gguf_str s;
     const bt_err e = bt_gguf_require_str(&s, l->g, "general.architecture", l->fault);
     if (e < 0) return e;
-    for (size_t i = 0; i < sizeof archs / sizeof *archs; i++)
-        if (strlen(archs[i].name) == s.len && memcmp(archs[i].name, s.ptr, s.len) == 0) l->arch = &archs[i];
-    char shown[SHOWN_CHARS];
-    if (!l->arch)
-        return bt_fail(l->fault, BT_EVERSION,
-                       "architecture '%s' is not supported; this build runs llama, qwen2 and qwen3",
-                       show(shown, s));
-    return BT_OK;
+    char shown[SHOWN_CHARS], names[BT_ARCH_MAX_TEXT];
+    l->arch = bt_arch_find(&l->m->hp.arch, s.ptr, s.len);
+    if (l->arch) return BT_OK;
+    bt_arch_names(names);
+    return bt_fail(l->fault, BT_EVERSION, "architecture '%s' is not supported; this build runs %s",
+                   show(shown, s), names);
 }
 
 /* Keys that change the arithmetic in ways the graph does not have. Some are harmless at a neutral value. */
 static bt_err refuse_unknown_maths(const loading *l)
 {
     static const char *const never[] = {
-        "attention.scale",
-        "attention.clamp_kqv",
-        "attention.max_alibi_bias",
-        "attention.temperature_scale",
-        "attention.temperature_length",
-        "attn_logit_softcapping",
-        "final_logit_softcapping",
-        "logit_scale",
-        "embedding_scale",
-        "residual_scale",
-        "rope.dimension_sections",
-        "rope.scaling.yarn_attn_factor", /* readers disagree on what it replaces */
+        "attention.clamp_kqv",          "attention.max_alibi_bias",      "attention.temperature_scale",
+        "attention.temperature_length", "attn_logit_softcapping",        "final_logit_softcapping",
+        "rope.dimension_sections",      "rope.scaling.yarn_attn_factor", /* readers disagree on what it
+                                                                            replaces */
     };
     char key[KEY_CHARS];
     uint64_t n;
@@ -145,7 +124,8 @@ static bt_err refuse_unknown_maths(const loading *l)
     static const struct {
         const char *suffix;
         bool neutral;
-    } flags[] = {{"attention.causal", true}, {"use_parallel_residual", false}};
+    } flags[] = {
+        {"attention.causal", true}, {"use_parallel_residual", false}, {"rope.scaling.finetuned", true}};
     for (size_t i = 0; i < sizeof flags / sizeof *flags; i++) {
         key_of(key, l, flags[i].suffix);
         if ((e = bt_gguf_bool_or(&b, l->g, key, flags[i].neutral, l->fault)) < 0) return e;
@@ -221,7 +201,7 @@ static bt_err read_longrope(float *ret_factor, const loading *l)
 }
 
 /* A factor without a type is linear, as the format's first implementation reads it; so is the older key
- * rope.scale_linear. */
+ * rope.scale_linear. Tensors of factors without a type are longrope's, as phi3's files have them. */
 static bt_err read_rope_scaling(const loading *l)
 {
     bt_hparams *hp = &l->m->hp;
@@ -230,7 +210,8 @@ static bt_err read_rope_scaling(const loading *l)
     float factor = 1.0f;
     int kind = BT_ROPE_KINDS;
     key_of(key, l, "rope.scaling.type");
-    bt_err e = bt_gguf_str_or(&type, l->g, key, "linear", l->fault);
+    const bool has_factors = bt_gguf_find_tensor(l->g, "rope_factors_long.weight") != NULL;
+    bt_err e = bt_gguf_str_or(&type, l->g, key, has_factors ? "longrope" : "linear", l->fault);
     if (e < 0) return e;
     while (kind > 0 && !str_is(type, bt_rope_names[kind - 1])) kind--;
     if (kind-- == 0)
@@ -249,6 +230,32 @@ static bt_err read_rope_scaling(const loading *l)
     hp->rope_scale = 1.0f / factor;
     if (hp->rope.kind == BT_ROPE_LINEAR && factor == 1.0f) hp->rope.kind = BT_ROPE_NONE;
     return e;
+}
+
+/* A file that has one is refused where the architecture has none. */
+static bt_err read_multipliers(const loading *l)
+{
+    bt_multipliers *t = &l->m->hp.times;
+    float divisor = 0;
+    const struct {
+        const char *suffix;
+        float *ret;
+    } keys[] = {{"attention.scale", &t->scores},
+                {"embedding_scale", &t->embed},
+                {"residual_scale", &t->add},
+                {"logit_scale", &divisor}};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[KEY_CHARS];
+        key_of(key, l, keys[i].suffix);
+        if (bt_gguf_find_key(l->g, key) < 0) continue;
+        if (!l->arch->has_multipliers)
+            return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
+                           key);
+        const bt_err e = read_positive(keys[i].ret, l, keys[i].suffix, 0, 1e6f);
+        if (e < 0) return e;
+    }
+    if (divisor > 0) t->logits = 1.0f / divisor;
+    return BT_OK;
 }
 
 static bt_err read_hparams(loading *l)
@@ -281,10 +288,9 @@ static bt_err read_hparams(loading *l)
         return bt_fail(l->fault, BT_EFORMAT,
                        "%s.rope.dimension_count is %u; an even number up to the head's %u is needed",
                        l->arch->name, hp->rope_dims, hp->head_dim);
-    hp->arch = l->arch->arch;
-    hp->rope_neox = l->arch->neox;
-    hp->qk_norm = l->arch->has_qk_norm;
-    if ((e = read_rope_scaling(l)) < 0) return e;
+    hp->rope_neox = l->arch->pairs == BT_ARCH_HALVES;
+    hp->qk_norm = l->arch->qk_norm != BT_ARCH_NONE;
+    if ((e = read_rope_scaling(l)) < 0 || (e = read_multipliers(l)) < 0) return e;
     return refuse_unknown_maths(l);
 }
 
@@ -310,43 +316,41 @@ static bt_err find(const bt_gguf_tensor **ret, loading *l, const char *name, siz
     return BT_OK;
 }
 
-static bt_err find_layer(loading *l, uint32_t i)
+/* Rows [first, first + rows) of a tensor, as one of its own. */
+static const bt_gguf_tensor *part_of(loading *l, const bt_gguf_tensor *whole, size_t first, size_t rows)
+{
+    bt_gguf_tensor *t = &l->m->made[l->made++];
+    *t = *whole;
+    t->dim[1] = t->rows = rows;
+    t->bytes = rows * t->row_bytes;
+    if (t->data) t->data += first * t->row_bytes; /* NULL: the file ends behind its header */
+    return t;
+}
+
+/* Matrices that the file has as one, from its first row on. */
+static bt_err find_fused(loading *l, uint32_t i)
 {
     const bt_hparams *hp = &l->m->hp;
     bt_layer_tensors *x = &l->m->layer[i];
-    const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
-                 kv = (size_t)hp->kv_heads * e_dim;
-    const bool no_norm = !hp->qk_norm, maybe_bias = !l->arch->needs_qkv_bias;
-    struct {
-        const char *suffix;
-        const bt_gguf_tensor **ret;
-        size_t cols, rows;
-        bool optional;
-    } want[] = {
-        {"attn_norm.weight", &x->attn_norm, d, 0, false},
-        {"attn_q.weight", &x->wq, d, q, false},
-        {"attn_k.weight", &x->wk, d, kv, false},
-        {"attn_v.weight", &x->wv, d, kv, false},
-        {"attn_q.bias", &x->bq, q, 0, maybe_bias},
-        {"attn_k.bias", &x->bk, kv, 0, maybe_bias},
-        {"attn_v.bias", &x->bv, kv, 0, maybe_bias},
-        {"attn_q_norm.weight", &x->q_norm, e_dim, 0, no_norm},
-        {"attn_k_norm.weight", &x->k_norm, e_dim, 0, no_norm},
-        {"attn_output.weight", &x->wo, q, d, false},
-        {"ffn_norm.weight", &x->ffn_norm, d, 0, false},
-        {"ffn_gate.weight", &x->w_gate, d, f, false},
-        {"ffn_up.weight", &x->w_up, d, f, false},
-        {"ffn_down.weight", &x->w_down, f, d, false},
-    };
-    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
-        char name[KEY_CHARS];
-        snprintf(name, sizeof name, "blk.%u.%s", i, want[k].suffix);
-        const bt_err e = find(want[k].ret, l, name, want[k].cols, want[k].rows, want[k].optional);
-        if (e < 0) return e;
-    }
-    if (no_norm && (x->q_norm || x->k_norm))
-        return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i,
-                       x->q_norm ? 'q' : 'k', l->arch->name);
+    const size_t q = (size_t)hp->heads * hp->head_dim, kv = (size_t)hp->kv_heads * hp->head_dim;
+    const bt_gguf_tensor *qkv, *gate_up;
+    char name[KEY_CHARS];
+    snprintf(name, sizeof name, "blk.%u.attn_qkv.weight", i);
+    bt_err e = find(&qkv, l, name, hp->dim, q + 2 * kv, false);
+    snprintf(name, sizeof name, "blk.%u.ffn_up.weight", i);
+    if (e == BT_OK) e = find(&gate_up, l, name, hp->dim, 2 * (size_t)hp->ffn, false);
+    if (e < 0) return e;
+    x->wq = part_of(l, qkv, 0, q);
+    x->wk = part_of(l, qkv, q, kv);
+    x->wv = part_of(l, qkv, q + kv, kv);
+    x->w_gate = part_of(l, gate_up, 0, hp->ffn);
+    x->w_up = part_of(l, gate_up, hp->ffn, hp->ffn);
+    return BT_OK;
+}
+
+static bt_err check_biases(loading *l, uint32_t i)
+{
+    const bt_layer_tensors *x = &l->m->layer[i];
     const int biases = (x->bq != NULL) + (x->bk != NULL) + (x->bv != NULL);
     const bool same = biases == 0 || biases == 3;
     if (i == 0) l->m->hp.qkv_bias = biases == 3;
@@ -354,6 +358,50 @@ static bt_err find_layer(loading *l, uint32_t i)
         return bt_fail(l->fault, BT_EFORMAT,
                        "layer %u has %d of the q, k and v biases; every layer needs all or none", i, biases);
     return BT_OK;
+}
+
+static bt_err find_layer(loading *l, uint32_t i)
+{
+    const bt_hparams *hp = &l->m->hp;
+    bt_layer_tensors *x = &l->m->layer[i];
+    const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
+                 kv = (size_t)hp->kv_heads * e_dim;
+    const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases != BT_ARCH_ALWAYS,
+               is_after = l->arch->norms == BT_ARCH_AFTER, by_row = l->arch->qk_norm == BT_ARCH_ROWS,
+               has_biases = l->arch->biases != BT_ARCH_NEVER, is_fused = l->arch->matrices == BT_ARCH_FUSED;
+    struct {
+        const char *suffix;
+        const bt_gguf_tensor **ret;
+        size_t cols, rows;
+        bool optional, is_absent;
+    } want[] = {
+        {is_after ? "post_attention_norm.weight" : "attn_norm.weight", &x->attn_norm, d, 0, false, false},
+        {"attn_q.weight", &x->wq, d, q, false, is_fused},
+        {"attn_k.weight", &x->wk, d, kv, false, is_fused},
+        {"attn_v.weight", &x->wv, d, kv, false, is_fused},
+        {"attn_q.bias", &x->bq, q, 0, maybe_bias, !has_biases},
+        {"attn_k.bias", &x->bk, kv, 0, maybe_bias, !has_biases},
+        {"attn_v.bias", &x->bv, kv, 0, maybe_bias, !has_biases},
+        {"attn_q_norm.weight", &x->q_norm, by_row ? q : e_dim, 0, no_norm, false},
+        {"attn_k_norm.weight", &x->k_norm, by_row ? kv : e_dim, 0, no_norm, false},
+        {"attn_output.weight", &x->wo, q, d, false, false},
+        {is_after ? "post_ffw_norm.weight" : "ffn_norm.weight", &x->ffn_norm, d, 0, false, false},
+        {"ffn_gate.weight", &x->w_gate, d, f, false, is_fused},
+        {"ffn_up.weight", &x->w_up, d, f, false, is_fused},
+        {"ffn_down.weight", &x->w_down, f, d, false, false},
+    };
+    for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
+        char name[KEY_CHARS];
+        if (want[k].is_absent) continue;
+        snprintf(name, sizeof name, "blk.%u.%s", i, want[k].suffix);
+        const bt_err e = find(want[k].ret, l, name, want[k].cols, want[k].rows, want[k].optional);
+        if (e < 0) return e;
+    }
+    if (no_norm && (x->q_norm || x->k_norm))
+        return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i,
+                       x->q_norm ? 'q' : 'k', l->arch->name);
+    const bt_err e = is_fused ? find_fused(l, i) : BT_OK;
+    return e < 0 ? e : check_biases(l, i);
 }
 
 /* The factors of longrope for the file's own context; both tensors must be there. */
@@ -434,6 +482,24 @@ static bt_err check_rope_factors(const loading *l)
     return BT_OK;
 }
 
+/* The norm before the output matrix, times the multiplier of the logits: it scales what the matrix reads. */
+static bt_err scale_logits(loading *l)
+{
+    bt_model *m = l->m;
+    const size_t n = m->hp.dim;
+    bt_gguf_tensor *t = &m->made[l->made++];
+    m->scaled_norm = calloc(n, sizeof *m->scaled_norm);
+    if (!m->scaled_norm) return bt_fail(l->fault, BT_ENOMEM, "out of memory for a norm");
+    bt_model_row_f32(m->scaled_norm, m->out_norm, 0);
+    for (size_t i = 0; i < n; i++) m->scaled_norm[i] *= m->hp.times.logits;
+    *t = *m->out_norm;
+    t->type = BT_QUANT_F32;
+    t->data = (const uint8_t *)m->scaled_norm;
+    t->bytes = t->row_bytes = n * sizeof *m->scaled_norm;
+    m->out_norm = t;
+    return BT_OK;
+}
+
 /* ---- the name ---- */
 
 static bt_err take_name(const loading *l)
@@ -465,12 +531,14 @@ static bt_err from_gguf(bt_model **ret, bt_gguf *g, bool is_head, bt_fault *faul
     }
     if ((e = find_arch(&l)) < 0 || (e = read_hparams(&l)) < 0) goto out;
     l.m->layer = calloc(l.m->hp.layers, sizeof *l.m->layer);
-    if (!l.m->layer) {
+    l.m->made = calloc((size_t)l.m->hp.layers * FUSED_PARTS + 1, sizeof *l.m->made);
+    if (!l.m->layer || !l.m->made) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for %u layers", l.m->hp.layers);
         goto out;
     }
     if ((e = find_tensors(&l)) < 0 || (e = check_vocabulary(&l)) < 0 || (e = take_name(&l)) < 0) goto out;
     if (!is_head && ((e = check_rope_factors(&l)) < 0 || (e = bt_model_id_find(l.m, fault)) < 0)) goto out;
+    if (!is_head && l.m->hp.times.logits > 0 && (e = scale_logits(&l)) < 0) goto out;
     *ret = l.m;
 out:
     free(l.known);
@@ -517,6 +585,7 @@ void bt_model_close(bt_model *m)
     if (!m) return;
     bt_gguf_close(m->file);
     free(m->made);
+    free(m->scaled_norm);
     free(m->layer);
     free(m);
 }
@@ -541,6 +610,13 @@ void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t
             sines[p * half + i] = (float)(magnitude * sin((double)p * freq[i]));
         }
 }
+
+float bt_hparams_scores(const bt_hparams *hp)
+{
+    return hp->times.scores > 0 ? hp->times.scores : 1.0f / sqrtf((float)hp->head_dim);
+}
+float bt_hparams_embed(const bt_hparams *hp) { return hp->times.embed > 0 ? hp->times.embed : 1; }
+float bt_hparams_add(const bt_hparams *hp) { return hp->times.add > 0 ? hp->times.add : 1; }
 
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {

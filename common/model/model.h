@@ -4,18 +4,18 @@
 #include <stddef.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "model/arch.h"
 #include "model/rope.h"
 
 typedef struct bt_gguf bt_gguf; /* model/gguf.h */
 typedef struct bt_gguf_tensor bt_gguf_tensor;
 
 /* A model as its file describes it: hyper-parameters checked and bounded, and tensors found, with the shapes
- * they must have. Architectures: llama (Llama 1 to 3.x, Mistral, SmolLM, TinyLlama), qwen2, qwen3. An unknown
- * architecture, tensor type, missing key or tensor, or wrong shape is an error that names it.
+ * they must have, for the architectures of model/arch.h. An unknown architecture, tensor type, missing key or tensor,
+ * or wrong shape is an error that names it.
  *
  * Letters   L layers, D dim, F ffn, H heads, G kv heads, E head_dim, V vocabulary. H % G == 0; K and V rows
  * are G*E wide. */
-typedef enum bt_arch { BT_ARCH_LLAMA, BT_ARCH_QWEN2, BT_ARCH_QWEN3 } bt_arch;
 
 enum {
     BT_MODEL_MAX_LAYERS = 256,
@@ -27,18 +27,32 @@ enum {
     BT_MODEL_MAX_CTX = 1 << 20
 };
 
+/* Multipliers of architectures that have them; 0: the file has none. That of the logits (1 / logit_scale) is in
+ * out_norm. */
+typedef struct bt_multipliers {
+    float scores; /* of q . k, in place of 1 / sqrt(head_dim) */
+    float embed;  /* of the embedding's rows */
+    float add;    /* of what a layer's two blocks add to the residual stream */
+    float logits; /* of the logits */
+} bt_multipliers;
+
 typedef struct bt_hparams {
     bt_arch arch;
     uint32_t layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx;
     uint32_t rope_dims; /* even, <= head_dim */
-    bool rope_neox;     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1): qwen2, qwen3 */
+    bool rope_neox;     /* pairs (i, i + rope_dims/2) rather than (2i, 2i+1) */
     float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale; for yarn see rope.h */
     float rope_scale;   /* 1 / scaling factor; 1 where the file has none */
     bt_rope rope;
     float rms_eps;
-    bool tied_output;       /* no output.weight: the embedding is the output matrix */
-    bool qkv_bias, qk_norm; /* qwen2; qwen3 */
+    bt_multipliers times;
+    bool tied_output; /* no output.weight: the embedding is the output matrix */
+    bool qkv_bias, qk_norm;
 } bt_hparams;
+/* The multipliers as numbers; 1, or 1 / sqrt(head_dim), where the file has none. */
+float bt_hparams_scores(const bt_hparams *hp);
+float bt_hparams_embed(const bt_hparams *hp);
+float bt_hparams_add(const bt_hparams *hp);
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
     const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate, *w_up,
@@ -51,10 +65,12 @@ typedef struct bt_model {
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
     const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; for longrope the long or the short factors, see rope.h */
     bt_layer_tensors *layer;          /* [L] */
-    bt_gguf_tensor *made;             /* those of a model without a file, owned; else NULL */
-    char name[128];                   /* general.name, or the architecture */
+    bt_gguf_tensor *made; /* tensors that no file has as they are, owned: parts of fused ones, a scaled norm, or
+                             all of a model without a file */
+    float *scaled_norm;   /* what out_norm reads where logits have a multiplier, owned; else NULL */
+    char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim and rope: models with equal ids may read each other's KV */
+                       head_dim, rope and multipliers: models with equal ids may read each other's KV */
     uint64_t param_count, weights_bytes;
 } bt_model;
 

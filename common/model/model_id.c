@@ -56,6 +56,15 @@ static void add_rope(bt_hash_stream *h, const bt_hparams *hp)
     add_f32(h, r->beta_slow);
 }
 
+static void add_multipliers(bt_hash_stream *h, const bt_hparams *hp)
+{
+    if (!bt_arch_of(hp->arch)->has_multipliers) return;
+    add_f32(h, hp->times.scores);
+    add_f32(h, hp->times.embed);
+    add_f32(h, hp->times.add);
+    add_f32(h, hp->times.logits);
+}
+
 /* Tensors in the order of their names, so that a file written in another order is the same model. */
 static bt_err identify(bt_model *m, bt_fault *fault)
 {
@@ -78,6 +87,7 @@ static bt_err identify(bt_model *m, bt_fault *fault)
     add_f32(&h, hp->rope_scale);
     add_f32(&h, hp->rms_eps);
     add_rope(&h, hp);
+    add_multipliers(&h, hp);
     for (size_t i = 0; i < n; i++) {
         bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
         add64(&h, t[i]->type);

@@ -42,8 +42,9 @@ static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
         x->bv = make(m, at, kv, 0);
     }
     if (hp->qk_norm) {
-        x->q_norm = make(m, at, hp->head_dim, 0);
-        x->k_norm = make(m, at, hp->head_dim, 0);
+        const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
+        x->q_norm = make(m, at, by_row ? q : hp->head_dim, 0);
+        x->k_norm = make(m, at, by_row ? kv : hp->head_dim, 0);
     }
 }
 

@@ -298,14 +298,19 @@ static void rms_norm(float *y, const float *x, const float *w, size_t n, float e
     for (size_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
-/* Norm (qwen3) and rotary embedding of one row's heads, in place. */
-static void rotate_heads(const bt_ref *r, float *x, size_t heads, const float *norm, size_t pos)
+/* Norm of one row's heads, or of the row, and rotary embedding, in place; some layers have no rotary
+ * embedding. */
+static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, const float *norm, size_t pos)
 {
     const bt_hparams *hp = &r->m->hp;
-    const size_t half = hp->rope_dims / 2;
-    const float *c = r->cosines + pos * half, *s = r->sines + pos * half;
+    const size_t every = bt_arch_of(hp->arch)->unrotated,
+                 half = every && layer % every == every - 1 ? 0 : hp->rope_dims / 2,
+                 stride = hp->rope_dims / 2;
+    const float *c = r->cosines + pos * stride, *s = r->sines + pos * stride;
+    const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
+    if (norm && by_row) rms_norm(x, x, norm, heads * hp->head_dim, hp->rms_eps);
     for (size_t h = 0; h < heads; h++, x += hp->head_dim) {
-        if (norm) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
+        if (norm && !by_row) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
         for (size_t i = 0; i < half; i++) {
             float *a = hp->rope_neox ? &x[i] : &x[2 * i], *b = hp->rope_neox ? &x[i + half] : &x[2 * i + 1];
             const float a0 = *a, b0 = *b;
@@ -339,7 +344,7 @@ static void attend_part(void *ud, size_t part, size_t parts)
     const work *w = job->w;
     const bt_hparams *hp = &w->r->m->hp;
     const size_t e_dim = hp->head_dim, width = w->kv->width, q_width = hp->heads * e_dim;
-    const float scale = (float)(1.0 / sqrt((double)e_dim));
+    const float own = hp->times.scores, scale = own > 0 ? own : (float)(1.0 / sqrt((double)e_dim));
     float *score = w->scores + part * w->kv->tokens;
     size_t begin, end;
     bt_pool_slice(&begin, &end, hp->heads, 1, part, parts);
@@ -373,6 +378,27 @@ static void attend_part(void *ud, size_t part, size_t parts)
 
 /* ---- the model ---- */
 
+/* h = what a block of the layer reads: norm(x), or x where norms stand behind the blocks. */
+static void read_rows(work *w, const float *x, const float *norm, size_t rows)
+{
+    const bt_hparams *hp = &w->r->m->hp;
+    const size_t d = hp->dim;
+    if (bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER) memcpy(w->h, x, rows * d * sizeof *x);
+    else
+        for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, norm, d, hp->rms_eps);
+}
+
+/* x += h, or norm(h), times the multiplier. */
+static void add_rows(work *w, float *x, const float *norm, size_t rows)
+{
+    const bt_hparams *hp = &w->r->m->hp;
+    const size_t d = hp->dim;
+    const float by = hp->times.add > 0 ? hp->times.add : 1;
+    if (bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER)
+        for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, w->h + t * d, norm, d, hp->rms_eps);
+    for (size_t i = 0; i < rows * d; i++) x[i] += by * w->h[i];
+}
+
 /* K and V of rows first .. first + rows - 1 into the cache. Done for the whole prompt before any of it
  * attends. */
 static void store_kv(work *w, size_t layer, size_t first, size_t rows)
@@ -382,15 +408,15 @@ static void store_kv(work *w, size_t layer, size_t first, size_t rows)
     const ref_layer *l = &r->layer[layer];
     const size_t d = hp->dim, at = w->pos0 + first;
     float *k = bt_ref_kv_row(w->kv, layer, false, at), *v = bt_ref_kv_row(w->kv, layer, true, at);
-    for (size_t t = 0; t < rows; t++)
-        rms_norm(w->h + t * d, w->x + (first + t) * d, l->attn_norm, d, hp->rms_eps);
+    read_rows(w, w->x + first * d, l->attn_norm, rows);
     multiply(r, k, w->kv->width, w->h, rows, &l->wk, l->bk);
     multiply(r, v, w->kv->width, w->h, rows, &l->wv, l->bv);
-    for (size_t t = 0; t < rows; t++) rotate_heads(r, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
+    for (size_t t = 0; t < rows; t++)
+        rotate_heads(r, layer, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
 }
 
 /* x += attention(norm(x)); x += down(silu(gate(norm(x))) * up(norm(x))), for rows first .. first + rows - 1.
- */
+ * Norms may stand behind: x += norm(attention(x)). */
 static void run_layer(work *w, size_t layer, size_t first, size_t rows)
 {
     const bt_ref *r = w->r;
@@ -398,21 +424,21 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
     const ref_layer *l = &r->layer[layer];
     const size_t d = hp->dim, q_width = (size_t)hp->heads * hp->head_dim, ffn = hp->ffn;
     float *x = w->x + first * d;
-    for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, l->attn_norm, d, hp->rms_eps);
+    read_rows(w, x, l->attn_norm, rows);
     multiply(r, w->q, q_width, w->h, rows, &l->wq, l->bq);
     for (size_t t = 0; t < rows; t++)
-        rotate_heads(r, w->q + t * q_width, hp->heads, l->q_norm, w->pos0 + first + t);
+        rotate_heads(r, layer, w->q + t * q_width, hp->heads, l->q_norm, w->pos0 + first + t);
     attend_job job = {w, layer, first, rows};
     bt_pool_run(r->pool, attend_part, &job);
     multiply(r, w->h, d, w->att, rows, &l->wo, NULL);
-    for (size_t i = 0; i < rows * d; i++) x[i] += w->h[i];
+    add_rows(w, x, l->attn_norm, rows);
 
-    for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, l->ffn_norm, d, hp->rms_eps);
+    read_rows(w, x, l->ffn_norm, rows);
     multiply(r, w->gate, ffn, w->h, rows, &l->gate, NULL);
     multiply(r, w->up, ffn, w->h, rows, &l->up, NULL);
     for (size_t i = 0; i < rows * ffn; i++) w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
     multiply(r, w->h, d, w->gate, rows, &l->down, NULL);
-    for (size_t i = 0; i < rows * d; i++) x[i] += w->h[i];
+    add_rows(w, x, l->ffn_norm, rows);
 }
 
 static bool cancelled(const work *w) { return w->cancel && atomic_load(w->cancel); }
@@ -422,6 +448,7 @@ static bt_err run_prompt(work *w, const int32_t *ids, size_t n, float *logits, b
 {
     const bt_hparams *hp = &w->r->m->hp;
     for (size_t t = 0; t < n; t++) bt_model_row_f32(w->x + t * hp->dim, w->r->m->embed, (size_t)ids[t]);
+    for (size_t i = 0; hp->times.embed > 0 && i < n * hp->dim; i++) w->x[i] *= hp->times.embed;
     for (size_t layer = 0; layer < hp->layers; layer++)
         for (int pass = 0; pass < 2; pass++)
             for (size_t first = 0; first < n; first += BLOCK) {

@@ -43,6 +43,15 @@ static const form forms[] = {
     {"qwen3", NULL, "sparse:0.3,dense=0", BT_PKG_OPS_LINEAR, 2, 0x10860d75a1a86ba2, 0},
     {"llama", NULL, "sparse:0.3,dense=0,rows=16", BT_PKG_OPS_LINEAR, 1, 0xf0f32035191eab97, 0},
     {"qwen2", NULL, "sparse:0.3,dense=0,rows=4,group", BT_PKG_OPS_LINEAR, 2, 0x331c67f67388c3eb, 0},
+    {"granite", "f16", NULL, 0, 2, 0x9e32b9e6c4d8d0e1, 0},
+    {"granite", NULL, "w8a8", BT_PKG_OPS_LINEAR, 1, 0x184676204daad6da, 0},
+    {"granite", NULL, "w8a16", BT_PKG_OPS_ALL, 2, 0xafb00014414d5894, 0},
+    {"smollm3", "int8", NULL, 0, 1, 0xb7acd6375f763f48, 0},
+    {"smollm3", NULL, "w4a8:no-gptq", BT_PKG_OPS_ALL, 2, 0xbee3e67c02afac9b, 0},
+    {"olmo2", "fp4", NULL, 0, 2, 0x62f782f24610eef0, 0},
+    {"olmo2", NULL, "w8a8", BT_PKG_OPS_ALL, 2, 0x3fee74397d2a4855, 0},
+    {"phi3", "fp4", NULL, 0, 1, 0xd1e8d41f14550510, 0},
+    {"phi3", NULL, "w8a8:asym", BT_PKG_OPS_LINEAR, 2, 0x56ba221833f7109c, 0},
 };
 
 /* FNV-1a */

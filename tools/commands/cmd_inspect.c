@@ -198,9 +198,6 @@ const bt_opt_program tool_inspect_program = {
     .args_name = "FILE",
 };
 
-static const char *const arch_names[] = {
-    [BT_ARCH_LLAMA] = "llama", [BT_ARCH_QWEN2] = "qwen2", [BT_ARCH_QWEN3] = "qwen3"};
-
 static json_t *shapes_json(const bt_host_shapes *table)
 {
     json_t *rows = json_array();
@@ -255,7 +252,7 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *m
     return json_pack(
         "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:f, s:s, s:b, "
         "s:I, s:o, s:o, s:O, s:o, s:s, s:s}",
-        "name", m->name, "architecture", arch_names[h->arch], "model_id", id, "gguf_version",
+        "name", m->name, "architecture", bt_arch_of(h->arch)->name, "model_id", id, "gguf_version",
         (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
         (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
         "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads, "kv_heads", (int)h->kv_heads,
@@ -312,12 +309,16 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     bt_num_size_text(arena, sizeof arena, table->arena_bytes);
     printf("name          %s\narchitecture  %s, GGUF version %u\nmodel id      %s\nparameters    %" PRIu64
            "\nweights       %s\n",
-           m->name, arch_names[h->arch], bt_gguf_version(m->file), id, m->param_count, size);
+           m->name, bt_arch_of(h->arch)->name, bt_gguf_version(m->file), id, m->param_count, size);
     printf("shape         %u layers, dim %u, ffn %u, %u heads, %u KV heads, head_dim %u\n", h->layers, h->dim,
            h->ffn, h->heads, h->kv_heads, h->head_dim);
     printf("vocabulary    %u, output %s\ncontext       %u tokens, rope base %g\n", h->vocab,
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
     if (rope[0]) printf("rope scaling  %s\n", rope);
+    if (bt_arch_of(h->arch)->has_multipliers)
+        printf("multipliers   scores %g, embedding %g, blocks %g, logits %g\n", (double)bt_hparams_scores(h),
+               (double)bt_hparams_embed(h), (double)bt_hparams_add(h),
+               (double)(h->times.logits > 0 ? h->times.logits : 1));
     printf("KV            %u bytes a token in f16\n", 2u * 2u * h->layers * h->kv_heads * h->head_dim);
     print_types(m->file);
     print_template(m);

@@ -40,13 +40,6 @@ static void take_rows(void *ud, uint32_t site, const float *x, size_t t, size_t 
     a->seen[kind] += t;
 }
 
-/* Whether the inputs of a site may be scaled. The o site's may not: they are rows of V, which decode nodes
- * read in the model's own basis. Nor may down's behind R4. */
-static bool is_scaled(const awq *a, uint32_t kind)
-{
-    return kind != BT_SITE_O && !(kind == BT_SITE_DOWN && a->j->o->recipe.r4);
-}
-
 static bt_err search_scales(awq *a, uint32_t layer, uint32_t kind, bt_fault *fault)
 {
     bt_compile_job *j = a->j;
@@ -55,7 +48,7 @@ static bt_err search_scales(awq *a, uint32_t layer, uint32_t kind, bt_fault *fau
     const bt_recipe_layer *r = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind);
     double error[BT_AWQ_RATIOS] = {0};
     bt_err e = BT_OK;
-    if (!is_scaled(a, kind)) return BT_OK;
+    if (!bt_fold_smooths(j->fold, kind)) return BT_OK;
     for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
         if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
             const bt_awq_matrix m = {j->fold,        layer,    bt_compile_matrices[i],

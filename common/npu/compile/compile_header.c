@@ -84,7 +84,9 @@ static void set_numbers(bt_compile_job *j)
     h->ctx_tokens = (uint32_t)j->ctx_tokens;
     h->rope_dims = hp->rope_dims;
     h->rms_eps = hp->rms_eps;
-    h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    h->attn_scale = bt_hparams_scores(hp);
+    h->embed_scale = bt_hparams_embed(hp);
+    h->add_scale = bt_hparams_add(hp);
     h->rope_base = hp->rope_base;
     h->rope_scale = hp->rope_scale;
     h->embed_type = j->m->embed->type;

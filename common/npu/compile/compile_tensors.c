@@ -39,17 +39,14 @@ static bt_err raise_columns(bt_compile_job *j, float *max, uint32_t layer, bt_we
     return BT_OK;
 }
 
-/* Computes SmoothQuant's factors from one calibration, for every site but o, and but down where it is
- * rotated. */
+/* Computes SmoothQuant's factors from one calibration, for every site that may be smoothed. */
 static bt_err smooth(bt_compile_job *j, bt_fault *fault)
 {
     const uint32_t layers = j->m->hp.layers;
     bt_err e = BT_OK;
     for (uint32_t l = 0; e == BT_OK && l <= layers; l++)
         for (uint32_t kind = 0; e == BT_OK && kind < BT_SITE_KINDS; kind++) {
-            if (kind == BT_SITE_O || (kind == BT_SITE_DOWN && j->o->recipe.r4) ||
-                (kind == BT_SITE_HEAD) != (l == layers))
-                continue;
+            if (!bt_fold_smooths(j->fold, kind) || (kind == BT_SITE_HEAD) != (l == layers)) continue;
             const uint32_t index = bt_pkg_site_index(layers, l, kind);
             const size_t k = j->stats->site[index].k;
             float *w_max = calloc(k, sizeof *w_max);

@@ -96,7 +96,7 @@ static void choose_truly(const work *w, room *m, const float *q, size_t row, siz
 static double lost(const work *w, room *m, const float *dense, size_t k)
 {
     const size_t d = w->estimate.head_dim;
-    const float scale = 1.0f / sqrtf((float)d);
+    const float scale = bt_hparams_scores(&w->j->m->hp);
     double sum = 0, apart = 0;
     float top = -INFINITY;
     memset(m->out, 0, sizeof m->out);

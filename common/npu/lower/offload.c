@@ -53,6 +53,11 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
         snprintf(why, MAX_WHY, "cos and sin times %.6g, integer tables hold up to 1",
                  (double)g->hp.rope.magnitude);
     else if (is_turned || op->rotation == BT_ROTATION_R4) snprintf(why, MAX_WHY, "r4 rotates floats");
+    else if (op->kind == BT_OP_RMSNORM && !bt_graph_reader(g, op->out, at))
+        snprintf(why, MAX_WHY, "a norm behind a linear");
+    else if (op->kind == BT_OP_QK_NORM && g->tensor[op->out].width != op->heads * g->hp.head_dim)
+        snprintf(why, MAX_WHY, "a norm of the whole row");
+    else if (op->kind == BT_OP_ADD && !bt_graph_added(g, at)) snprintf(why, MAX_WHY, "adds what a norm made");
 }
 
 /* Counts an operator as a fallback. Operators come in the order of their layers. */

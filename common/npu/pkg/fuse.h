@@ -18,9 +18,9 @@
  * An instruction is fused only where it follows directly, has the same shape, and nothing later reads the value between
  * the two. That value is then never written to memory.
  *
- * Three decisions are left to the run: it compares its number of rows with quantise_rows; with the recipe llm-int8 it
- * fuses nothing; and at the last read of a value bt_companion_drop decides, by the width of the rows, whether the value
- * stays in a thread's scratch. */
+ * Four decisions are left to the run: it compares its number of rows with quantise_rows; with the recipe llm-int8 it
+ * fuses nothing; where the package's add_scale is not 1 it fuses no ADD; and at the last read of a value
+ * bt_companion_drop decides, by the width of the rows, whether the value stays in a thread's scratch. */
 typedef enum bt_fuse_then { BT_FUSE_NOTHING, BT_FUSE_ADD, BT_FUSE_SILU_MUL } bt_fuse_then;
 typedef struct bt_fuse {
     uint8_t then;            /* bt_fuse_then: what is fused with the group of LINEARs that begins at this instruction */

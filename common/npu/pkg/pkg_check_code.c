@@ -5,6 +5,7 @@
  * index, width or list of shadow entries that this check has not seen. */
 #include "npu/pkg/pkg_private.h"
 #include "kernels/int_ops.h"
+#include "model/arch.h"
 #include "model/weight.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
@@ -171,7 +172,11 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     switch ((bt_pkg_tensor_rule)r->tensor) {
     case BT_PKG_TENSOR_NONE: break;
     case BT_PKG_TENSOR_NORM: fits = vector && !head && in->out_width == t->n; break;
-    case BT_PKG_TENSOR_HEAD_NORM: fits = head; break; /* n is head_dim */
+    case BT_PKG_TENSOR_HEAD_NORM: /* of heads of head_dim, or of the row as one, which has no form in integers
+                                   */
+        fits = head && in->out_width == (uint64_t)in->arg * t->n &&
+               (t->n == w->h->head_dim || r->params == BT_PKG_PARAMS_NONE);
+        break;
     case BT_PKG_TENSOR_MATRIX:
         fits = !vector && t->bits != 16 && in->site == t->site && in->in_width == t->k &&
                in->out_width == outputs_of(w, in, t);
@@ -264,6 +269,12 @@ static uint32_t turned(const bt_pkg_header *h, uint32_t by)
                                                 : 0;
 }
 
+/* Whether the instruction norms q or k as one row; then its tensor decides the width. */
+static bool is_row_norm(const walk *w, const bt_pkg_op_info *r)
+{
+    return r->tensor == BT_PKG_TENSOR_HEAD_NORM && bt_arch_of((bt_arch)w->h->arch)->qk_norm == BT_ARCH_ROWS;
+}
+
 /* Checks arg, and the widths that no tensor or site decides. */
 static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
@@ -277,8 +288,8 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
         break;
     case BT_SHAPE_HEADS:
-        arg = in->arg == h->heads || in->arg == h->kv_heads;
-        width = width && in->out_width == in->arg * h->head_dim;
+        arg = in->arg == h->heads || in->arg == h->kv_heads || (in->arg == 1 && is_row_norm(w, r));
+        width = width && (in->out_width == in->arg * h->head_dim || is_row_norm(w, r));
         break;
     case BT_SHAPE_STORE: width = in->in_width == h->kv_heads * h->head_dim; break;
     case BT_SHAPE_ATTEND:

@@ -126,7 +126,7 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
         {"rounding", h->rounding, BT_PKG_ROUND_HALF_UP, BT_PKG_ROUND_HALF_UP},
         {"npu_ops", h->npu_ops, BT_PKG_OPS_LINEAR, BT_PKG_OPS_ALL},
         {"flags", h->flags, 0, 15},
-        {"arch", h->arch, BT_ARCH_LLAMA, BT_ARCH_QWEN3},
+        {"arch", h->arch, 0, BT_ARCHS - 1},
         {"layers", h->layers, 1, BT_MODEL_MAX_LAYERS},
         {"dim", h->dim, 1, BT_MODEL_MAX_DIM},
         {"ffn", h->ffn, 1, BT_MODEL_MAX_FFN},
@@ -175,6 +175,9 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
     if (!positive(h->attn_scale))
         return bt_fail(fault, BT_EFORMAT, "header: attn_scale %g is no number above 0",
                        (double)h->attn_scale);
+    if (!positive(h->embed_scale) || !positive(h->add_scale))
+        return bt_fail(fault, BT_EFORMAT, "header: embed_scale %g or add_scale %g is no number above 0",
+                       (double)h->embed_scale, (double)h->add_scale);
     if (!positive(h->rope_base))
         return bt_fail(fault, BT_EFORMAT, "header: rope_base %g is no number above 0", (double)h->rope_base);
     if (!positive(h->rope_scale))
@@ -294,13 +297,14 @@ bool bt_pkg_is_vector(uint32_t weight) { return weight >= BT_WEIGHT_ATTN_NORM &&
 void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k)
 {
     const uint32_t q = h->heads * h->head_dim, kv = h->kv_heads * h->head_dim;
+    const bool by_row = bt_arch_of((bt_arch)h->arch)->qk_norm == BT_ARCH_ROWS;
     uint32_t shape[2] = {0, 0};
     switch (weight) {
     case BT_WEIGHT_ATTN_NORM:
     case BT_WEIGHT_FFN_NORM:
     case BT_WEIGHT_OUT_NORM: shape[0] = h->dim, shape[1] = 1; break;
-    case BT_WEIGHT_Q_NORM:
-    case BT_WEIGHT_K_NORM: shape[0] = h->head_dim, shape[1] = 1; break;
+    case BT_WEIGHT_Q_NORM: shape[0] = by_row ? q : h->head_dim, shape[1] = 1; break;
+    case BT_WEIGHT_K_NORM: shape[0] = by_row ? kv : h->head_dim, shape[1] = 1; break;
     case BT_WEIGHT_Q: shape[0] = q, shape[1] = h->dim; break;
     case BT_WEIGHT_K:
     case BT_WEIGHT_V: shape[0] = kv, shape[1] = h->dim; break;

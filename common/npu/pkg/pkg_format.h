@@ -13,7 +13,7 @@
 #define BT_PKG_MAGIC   "BATONNPU"
 #define BT_PKG_NONE    UINT32_MAX /* an index that names nothing */
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
-enum { BT_PKG_VERSION = 1, BT_PKG_ALIGN = 64 };
+enum { BT_PKG_VERSION = 2, BT_PKG_ALIGN = 64 };
 /* The limits of a package, each far above what a real one needs; a package beyond one is refused. LIVE: places of one
  * plan alive at once. ALL_INSTS: instructions and places over all programs, which bounds the time of the check.
  * UNPACKED: instructions and places that are unpacked into memory. */
@@ -71,7 +71,7 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint32_t kernels_version; /* BT_KERNELS_NUMERIC_VERSION */
     uint32_t rounding, npu_ops, flags;
     uint32_t arch, layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx_tokens, rope_dims;
-    float rms_eps, attn_scale;           /* attn_scale = 1 / sqrt(head_dim) */
+    float rms_eps, attn_scale;           /* attn_scale: of attention's scores */
     float rope_base, rope_scale;         /* for people; programs use rope_cos and rope_sin */
     uint32_t embed_type;                 /* ggml type of the embedding's rows */
     uint32_t embed;                      /* constant: [vocab, dim], the model file's own bytes */
@@ -104,7 +104,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     uint32_t sparse_rows_log2, sparse_group; /* 2^sparse_rows_log2 rows share a choice; sparse_group 1: the query heads
                                                 of a KV head share one */
     uint32_t recipe_text;                    /* constant: a recipe too long for `recipe`, which is then empty; else 0 */
-    uint8_t reserved[88];                    /* zero */
+    float embed_scale, add_scale;            /* of the embedding's rows, and of what ADD adds; 1: as they are */
+    uint8_t reserved[80];                    /* zero */
 } bt_pkg_header;
 
 /* How a query head chooses positions in sparse attention. */
@@ -149,7 +150,8 @@ uint32_t bt_pkg_site_width(uint32_t kind, uint32_t dim, uint32_t q_width, uint32
  * zeros. */
 typedef struct bt_pkg_tensor { /* 96 bytes */
     uint32_t layer, weight;    /* weight: bt_weight; layer: UINT32_MAX outside layers */
-    uint32_t n, k;             /* outputs and inputs; vector: k = 1; Q_NORM, K_NORM: n = head_dim */
+    uint32_t n, k;             /* outputs and inputs; vector: k = 1; Q_NORM, K_NORM: n = head_dim, or the whole
+                                  row where the architecture norms that */
     uint32_t site;             /* of the input; NONE for vectors and 16-bit matrices */
     uint32_t bits; /* 8 or 4: integer panels; 16: f16 panels (kernels.h); 32: f32 vector; with palettes 4 or 6, the bits
                       of an index */

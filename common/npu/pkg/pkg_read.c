@@ -189,6 +189,11 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
             return bt_fail(fault, BT_EARG,
                            "the package was not made from this model: %s is %u there and %u here",
                            field[i].name, field[i].package, field[i].model);
+    if (h->attn_scale != bt_hparams_scores(hp) || h->embed_scale != bt_hparams_embed(hp) ||
+        h->add_scale != bt_hparams_add(hp))
+        return bt_fail(
+            fault, BT_EARG,
+            "the package was not made from this model: attn_scale, embed_scale or add_scale differs");
     if (h->rms_eps != hp->rms_eps || h->rope_base != hp->rope_base || h->rope_scale != hp->rope_scale)
         return bt_fail(fault, BT_EARG,
                        "the package was not made from this model: rms_eps, rope_base or rope_scale differs");

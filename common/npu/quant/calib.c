@@ -265,8 +265,7 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
         return;
     }
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
-    if (step->kind == BT_OP_ADD && step->layer + 1 == hp->layers &&
-        !strcmp(c->graph->tensor[step->in[1]].name, "d")) {
+    if ((size_t)(step - c->now->program->step) + 1 == c->graph->op_tail) {
         c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
                             bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows,
                             hp->dim);

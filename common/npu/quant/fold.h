@@ -21,6 +21,9 @@
  *   s   smooths a site's input, x' = x / s, W' = W diag(s): the norm before the site becomes g / s (1 / s with R1). For
  *       down, row n of up is divided by s[n]. o is not smoothed.
  *
+ * Where norms stand behind the blocks of a layer (model/arch.h), R1 is off, and inputs of q, k, v, gate and up, which
+ * are the residual stream itself, are not smoothed.
+ *
  * Biases of q, k, v are not changed. The same bits on every machine, with any kernels and pool. */
 typedef struct bt_fold bt_fold;
 /* rotations: the wanted bits of bt_rotation. R1 and R2 are off where no matrix has their size (npu/quant/hadamard.h);
@@ -33,6 +36,8 @@ const bt_hadamard *bt_fold_r2(const bt_fold *f);
 const bt_hadamard *bt_fold_r4(const bt_fold *f);
 /* The options of the graph that these weights belong to: which rotations run in it. */
 bt_graph_options bt_fold_graph(const bt_fold *f);
+/* Whether the input of a site of this kind (bt_site_kind) may be smoothed. */
+bool bt_fold_smooths(const bt_fold *f, uint32_t kind);
 /* Smooth the input of a site (bt_pkg_site_index) by s[k], borrowed, each > 0; NULL ends it. */
 void bt_fold_smooth(bt_fold *f, uint32_t site, const float *s);
 /* Whether the norm w has weights of its own; false: its weights are all ones. */

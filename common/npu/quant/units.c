@@ -129,13 +129,14 @@ static void set_norm(bt_pkg_int_params *p, const bt_units_in *in, const bt_op *o
 static void set_attention(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer)
 {
     const size_t d = in->hp->head_dim;
+    const double own = (double)in->hp->times.scores;
     size_t products = 1;
     while (products < d) products *= 2;
     p->k_shift = shift_of(out_max(in, layer, BT_WEIGHT_K));
     p->v_shift = shift_of(out_max(in, layer, BT_WEIGHT_V));
-    set(p, 0,
-        (double)bt_units_out_scale(in, layer, BT_WEIGHT_Q) * ldexp(1, 26 - p->k_shift) * (double)products /
-            sqrt((double)d));
+    const double sums =
+        (double)bt_units_out_scale(in, layer, BT_WEIGHT_Q) * ldexp(1, 26 - p->k_shift) * (double)products;
+    set(p, 0, own > 0 ? sums * own : sums / sqrt((double)d));
     set(p, 1, ldexp(1, -p->v_shift) / attention_unit(in, layer));
 }
 
@@ -181,7 +182,7 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
     case BT_PKG_PARAMS_SCORES: set_attention(&p, in, o->layer); break;
     case BT_PKG_PARAMS_SUM:
         set(&p, 0,
-            (double)bt_units_out_scale(in, o->layer, bt_graph_added(g, op)) /
+            (double)bt_hparams_add(in->hp) * (double)bt_units_out_scale(in, o->layer, bt_graph_added(g, op)) /
                 (double)bt_units_residual_scale(in));
         break;
     case BT_PKG_PARAMS_GATED: set_gated(&p, in, o->layer); break;

@@ -149,7 +149,7 @@ static void embed_row(float *y, const void *table, size_t id)
 static void run_embed(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_companion_embed(&j->x->companion, &j->seqs, out_of(j, i), i->out_width, j->ids, embed_row, j->x,
-                       j->io->pad);
+                       j->x->header->embed_scale, j->io->pad);
 }
 
 static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
@@ -165,9 +165,8 @@ static void run_rmsnorm(bt_exec_job *j, const bt_pkg_inst *i)
 
 static void run_qk_norm(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    const bt_pkg_header *h = j->x->header;
-    bt_companion_qk_norm(&j->x->companion, out_of(j, i), norm_weight(j->x, i), h->rms_eps, bt_exec_rows(j, i),
-                         i->arg, h->head_dim);
+    bt_companion_qk_norm(&j->x->companion, out_of(j, i), norm_weight(j->x, i), j->x->header->rms_eps,
+                         bt_exec_rows(j, i), i->arg, i->out_width / i->arg);
 }
 
 static void run_rope(bt_exec_job *j, const bt_pkg_inst *i)
@@ -190,7 +189,8 @@ static void run_rotate(bt_exec_job *j, const bt_pkg_inst *i)
 
 static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
 {
-    bt_companion_add(&j->x->companion, out_of(j, i), bt_exec_at(j, i->in1), bt_exec_rows(j, i), i->out_width);
+    bt_companion_add(&j->x->companion, out_of(j, i), bt_exec_at(j, i->in1), j->x->header->add_scale,
+                     bt_exec_rows(j, i), i->out_width);
 }
 
 #define DEFINE_OWN(name)

@@ -149,11 +149,20 @@ static planes planes_of(bt_exec_job *j, const bt_pkg_inst *i)
     return p;
 }
 
+/* The epilogue adds rows as they are; a package with another add_scale adds them in an instruction of its
+ * own. */
+static bt_fuse_then fused(const bt_exec *x, const bt_fuse *fuse)
+{
+    return fuse->then == BT_FUSE_ADD && x->header->add_scale != 1 ? BT_FUSE_NOTHING
+                                                                  : (bt_fuse_then)fuse->then;
+}
+
 size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_exec *x = j->x;
     const bt_fuse *fuse = bt_exec_fuse(j, i);
-    const bt_pkg_inst *then = fuse->then == BT_FUSE_NOTHING ? NULL : i + i->group;
+    const bt_fuse_then what = fused(x, fuse);
+    const bt_pkg_inst *then = what == BT_FUSE_NOTHING ? NULL : i + i->group;
     const bt_pkg_inst *quantise = then && bt_exec_rows(j, i) <= fuse->quantise_rows ? then + 1 : NULL;
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
@@ -173,8 +182,8 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
                           .colsum_high = group.m[g].colsum_high};
         group.m[g].ud = &out[g];
     }
-    if (fuse->then == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;
-    if (fuse->then == BT_FUSE_SILU_MUL)
+    if (what == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;
+    if (what == BT_FUSE_SILU_MUL)
         /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): the two are in the group */
         group.paired = true, out[1].y = out[0].y, out[1].then = BT_EDGE_SILU_MUL;
     if (quantise) p = planes_of(j, quantise), out[1].planes = &p, out[0].rows = out[1].rows = group.in.rows;

@@ -36,7 +36,7 @@ engine_kit engine_kit_model_ffn(const char *arch, uint32_t ffn)
 {
     tiny_gguf_spec s = tiny_gguf_default();
     s.arch = arch;
-    s.layers = 3;
+    s.layers = strcmp(arch, "smollm3") ? 3 : 5; /* the fourth is not rotated */
     s.dim = 96;
     s.heads = 6;
     s.kv_heads = 2;

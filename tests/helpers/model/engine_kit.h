@@ -16,7 +16,7 @@ typedef struct engine_kit {
 
 /* Any small model. */
 engine_kit engine_kit_of(const tiny_gguf_spec *spec);
-/* 3 layers, dim 96, 6 heads over 2 kv heads, an odd ffn of 172, vocabulary 384, context 1024. qwen3 has
+/* 3 layers, 5 of smollm3, dim 96, 6 heads over 2 kv heads, an odd ffn of 172, vocabulary 384, context 1024. qwen3 has
  * head_dim 24. */
 engine_kit engine_kit_model(const char *arch);
 /* The same with ffn inputs of down: 172 have no Hadamard matrix, 176 have. */

@@ -263,7 +263,9 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->head_dim = hp->head_dim, h->vocab = hp->vocab, h->ctx_tokens = (uint32_t)k->options->ctx_tokens,
     h->rope_dims = hp->rope_dims;
     h->rms_eps = hp->rms_eps;
-    h->attn_scale = 1.0f / sqrtf((float)hp->head_dim);
+    h->attn_scale = bt_hparams_scores(hp);
+    h->embed_scale = bt_hparams_embed(hp);
+    h->add_scale = bt_hparams_add(hp);
     h->rope_base = hp->rope_base;
     h->rope_scale = hp->rope_scale;
     h->embed_type = k->m->embed->type;

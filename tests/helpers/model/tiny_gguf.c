@@ -3,6 +3,7 @@
 
 #include "base/num.h"
 #include "base/rng.h"
+#include "model/arch.h"
 #include "model/gguf.h"
 #include "model/quant.h"
 
@@ -175,6 +176,7 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
 
 typedef struct maker {
     const tiny_gguf_spec *s;
+    const bt_arch_info *arch; /* llama's of a name that is none */
     tiny_gguf *w;
     uint64_t draws;
 } maker;
@@ -266,27 +268,32 @@ static void layer(maker *m, uint32_t i)
 {
     const tiny_gguf_spec *s = m->s;
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    const bool bias = s->qkv_bias || strcmp(s->arch, "qwen2") == 0, norms = strcmp(s->arch, "qwen3") == 0;
+    const bool bias = s->qkv_bias || m->arch->biases == BT_ARCH_ALWAYS,
+               norms = m->arch->qk_norm != BT_ARCH_NONE, by_head = m->arch->qk_norm == BT_ARCH_HEADS,
+               before = m->arch->norms == BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART;
     const struct {
         const char *suffix;
         uint32_t cols, rows;
         float number;
         bool present;
     } list[] = {
-        {"attn_norm.weight", s->dim, 0, 1.0f, true},
-        {"attn_q.weight", s->dim, q, 1.5f, true},
-        {"attn_k.weight", s->dim, kv, 1.5f, true},
-        {"attn_v.weight", s->dim, kv, 1.5f, true},
+        {"attn_norm.weight", s->dim, 0, 1.0f, before},
+        {"attn_qkv.weight", s->dim, q + 2 * kv, 1.5f, !apart},
+        {"attn_q.weight", s->dim, q, 1.5f, apart},
+        {"attn_k.weight", s->dim, kv, 1.5f, apart},
+        {"attn_v.weight", s->dim, kv, 1.5f, apart},
         {"attn_q.bias", q, 0, 0.0f, bias},
         {"attn_k.bias", kv, 0, 0.0f, bias},
         {"attn_v.bias", kv, 0, 0.0f, bias},
-        {"attn_q_norm.weight", s->head_dim, 0, 1.0f, norms},
-        {"attn_k_norm.weight", s->head_dim, 0, 1.0f, norms},
+        {"attn_q_norm.weight", by_head ? s->head_dim : q, 0, 1.0f, norms},
+        {"attn_k_norm.weight", by_head ? s->head_dim : kv, 0, 1.0f, norms},
         {"attn_output.weight", q, s->dim, 1.5f, true},
-        {"ffn_norm.weight", s->dim, 0, 1.0f, true},
-        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, true},
-        {"ffn_up.weight", s->dim, s->ffn, 1.5f, true},
+        {"post_attention_norm.weight", s->dim, 0, 1.0f, !before},
+        {"ffn_norm.weight", s->dim, 0, 1.0f, before},
+        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart},
+        {"ffn_up.weight", s->dim, apart ? s->ffn : 2 * s->ffn, 1.5f, true},
         {"ffn_down.weight", s->ffn, s->dim, 1.5f, true},
+        {"post_ffw_norm.weight", s->dim, 0, 1.0f, !before},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
         char name[64];
@@ -400,8 +407,21 @@ static void hyper_parameters(const maker *m)
     }
     snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", s->arch);
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 1e-5f);
-    snprintf(name, sizeof name, "%s.rope.freq_base", s->arch);
-    if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 10000.0f);
+    const struct {
+        const char *suffix;
+        float v;
+        bool present;
+    } numbers[] = {
+        {"rope.freq_base", 10000.0f, true},
+        {"attention.scale", 0.2f, m->arch->has_multipliers},
+        {"embedding_scale", 0.75f, m->arch->has_multipliers},
+        {"residual_scale", 0.375f, m->arch->has_multipliers},
+        {"logit_scale", 3.0f, m->arch->has_multipliers},
+    };
+    for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+        snprintf(name, sizeof name, "%s.%s", s->arch, numbers[i].suffix);
+        if (numbers[i].present && !omitted(m, name)) tiny_gguf_f32(m->w, name, numbers[i].v);
+    }
 }
 
 /* part of parts; parts 0: the whole. ret_data (may be NULL): where the data is, before which a file has the
@@ -409,7 +429,9 @@ static void hyper_parameters(const maker *m)
 static uint8_t *build_far(const tiny_gguf_spec *s, uint32_t part, uint32_t parts, uint64_t hole,
                           size_t *ret_len, size_t *ret_data)
 {
-    maker m = {s, tiny_gguf_new(3, 0), 0};
+    bt_arch number;
+    const bt_arch_info *arch = bt_arch_find(&number, s->arch, strlen(s->arch));
+    maker m = {s, arch ? arch : bt_arch_of(BT_ARCH_LLAMA), tiny_gguf_new(3, 0), 0};
     m.w->hole = hole;
     m.w->part = part;
     m.w->parts = parts;

@@ -4,11 +4,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Small GGUF files for tests: llama, qwen2 or qwen3 of any dimensions with random weights, and a small
- * tokeniser that works. The same spec gives the same bytes on every machine. Weights are small integers times
- * a power of two, so that F32, F16, BF16 and Q8_0 files of one seed hold exactly the same values (Q4_0 and
- * Q4_1: the upper four bits of them). Failures of the helper itself (out of memory, a bad spec) abort the
- * test program. */
+/* Small GGUF files for tests: each architecture of model/arch.h, of any dimensions with random weights, and a small
+ * tokeniser that works. Multipliers are 0.2 (scores), 0.75 (embedding), 0.375 (blocks) and 1/3 (logits). The same spec
+ * gives the same bytes on every machine. Weights are small integers times a power of two, so that F32, F16, BF16 and
+ * Q8_0 files of one seed hold exactly the same values (Q4_0 and Q4_1: the upper four bits of them). Failures of the
+ * helper itself (out of memory, a bad spec) abort the test program. */
 
 /* ---- writing any GGUF: keys first, then tensors; the bytes are made by tiny_gguf_finish ---- */
 typedef struct tiny_gguf tiny_gguf;
@@ -33,11 +33,11 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 
 /* ---- a whole model ---- */
 typedef struct tiny_gguf_spec {
-    const char *arch; /* "llama", "qwen2", "qwen3" */
+    const char *arch; /* of model/arch.h; tensors as of llama where it is no such name */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30; a matrix whose rows are
                       no multiple of the block is F32 */
-    bool tied, rope_freqs, qkv_bias; /* qwen2 always has biases */
+    bool tied, rope_freqs, qkv_bias; /* where the architecture may have biases; qwen2 always has them */
     bool no_tokenizer;
     bool add_bos;
     const char *chat_template; /* NULL: none; tiny_gguf_chatml fits the special tokens below */

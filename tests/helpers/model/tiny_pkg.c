@@ -302,6 +302,7 @@ static void add_header(maker *m)
     h->flags = BT_PKG_FLAG_QKV_BIAS | BT_PKG_FLAG_QK_NORM;
     h->rms_eps = 1e-5f;
     h->attn_scale = 0.25f;
+    h->embed_scale = h->add_scale = 1;
     h->rope_base = 10000;
     h->rope_scale = 1;
     h->embed_type = BT_QUANT_F32;

@@ -113,11 +113,13 @@ static void open_brain(room *r, uint32_t elem_bytes)
     decode_kit_bulk(r->brain, &hello);
 }
 
-static void open_room(room *r, uint64_t seed, uint32_t elem_bytes)
+static void open_room(room *r, const char *arch, uint64_t seed, uint32_t elem_bytes)
 {
     tiny_gguf_spec spec = tiny_gguf_default();
     memset(r, 0, sizeof *r);
     r->seed = seed;
+    spec.arch = arch;
+    spec.layers = strcmp(arch, "smollm3") ? 2 : 4; /* the fourth is not rotated */
     spec.ctx = CTX;
     worker_kit_open(&r->kit, &spec, 0, 0);
     open_worker(r, elem_bytes);
@@ -352,11 +354,11 @@ static bool pump(room *r, bool wait)
     return true;
 }
 
-static void run(uint64_t seed, uint32_t elem_bytes)
+static void run(const char *arch, uint64_t seed, uint32_t elem_bytes)
 {
     static room r;
     printf("seed %llu\n", (unsigned long long)seed);
-    open_room(&r, seed, elem_bytes);
+    open_room(&r, arch, seed, elem_bytes);
     for (int i = 0; i < REQUESTS; i++) make_request(&r, &r.all[i], elem_bytes);
     for (uint32_t done = 0; done < REQUESTS;) {
         done = 0;
@@ -386,13 +388,19 @@ static void run(uint64_t seed, uint32_t elem_bytes)
 static void a_hit_changes_no_token_and_no_row(void **state)
 {
     (void)state;
-    run(11, 2);
+    run("llama", 11, 2);
 }
 
 static void nor_where_kv_is_of_8_bits(void **state)
 {
     (void)state;
-    run(12, 1);
+    run("llama", 12, 1);
+}
+
+static void nor_with_another_architecture(void **state)
+{
+    (void)state;
+    for (int a = BT_ARCH_QWEN2; a < BT_ARCHS; a++) run(bt_arch_of((bt_arch)a)->name, 11, 1 + (uint32_t)a % 2);
 }
 
 int main(void)
@@ -400,6 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_hit_changes_no_token_and_no_row),
         cmocka_unit_test(nor_where_kv_is_of_8_bits),
+        cmocka_unit_test(nor_with_another_architecture),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

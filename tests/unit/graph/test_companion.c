@@ -130,8 +130,8 @@ static void in_a_pass(const bt_companion *c, const matrices *m, const float *w)
     bt_companion_drop(c, m->norm);
     bt_companion_gated(c, c->kernels->silu_mul, m->gate, m->stream, t, k);
     bt_companion_rmsnorm(c, m->gate, m->gate, w, 1e-5f, t, k);
-    bt_companion_add(c, m->stream + k, m->gate, t, k);
-    for (int i = 0; i < ADDS; i++) bt_companion_add(c, m->gate, m->stream, t, k);
+    bt_companion_add(c, m->stream + k, m->gate, 1, t, k);
+    for (int i = 0; i < ADDS; i++) bt_companion_add(c, m->gate, m->stream, 1, t, k);
     bt_companion_select_rows(c, &rows, 1, m->picked, m->gate, k);
     bt_companion_end(c);
 }

@@ -166,6 +166,8 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
         {"llama.attn_logit_softcapping", 0, 50.0f, NULL, {0}},
         {"llama.attention.scale", 0, 0.1f, NULL, {0}},
         {"llama.logit_scale", 0, 0.1f, NULL, {0}},
+        {"llama.embedding_scale", 0, 0.1f, NULL, {0}},
+        {"llama.residual_scale", 0, 0.1f, NULL, {0}},
         {"blk.0.attn_output.bias", 0, 0, NULL, {64, 0}},
         {"blk.1.ffn_gate_inp.weight", 0, 0, NULL, {64, 8}},
         {"blk.2.attn_norm.weight", 0, 0, NULL, {64, 0}},
@@ -185,6 +187,98 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
     s.extra = add_more;
     s.ud = &one;
     refuse(&s, BT_EFORMAT, "layer 0 has 1 of the q, k and v biases");
+}
+
+/* Tensors that one architecture has and another lacks. */
+static void tensors_of_another_architecture_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *arch, *omit;
+        more m;
+        bt_err e;
+        const char *words;
+    } cases[] = {
+        {"olmo2",
+         NULL,
+         {"blk.0.attn_norm.weight", 0, 0, NULL, {64, 0}},
+         BT_EVERSION,
+         "'blk.0.attn_norm.weight'"},
+        {"olmo2", NULL, {"blk.0.attn_q.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.attn_q.bias'"},
+        {"olmo2", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+        {"olmo2",
+         "blk.0.attn_k_norm.weight",
+         {"blk.0.attn_k_norm.weight", 0, 0, NULL, {16, 0}},
+         BT_EFORMAT,
+         "'blk.0.attn_k_norm.weight' has the shape 16"},
+        {"olmo2", NULL, {"olmo2.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "sliding windows"},
+        {"phi3", "blk.1.attn_qkv.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_qkv.weight'"},
+        {"phi3",
+         "blk.1.ffn_up.weight",
+         {"blk.1.ffn_up.weight", 0, 0, NULL, {64, 96}},
+         BT_EFORMAT,
+         "'blk.1.ffn_up.weight' has the shape 64 x 96; 64 x 192 is needed"},
+        {"phi3", NULL, {"blk.0.attn_q.weight", 0, 0, NULL, {64, 64}}, BT_EVERSION, "'blk.0.attn_q.weight'"},
+        {"phi3", NULL, {"phi3.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "sliding windows"},
+        {"phi3",
+         NULL,
+         {"rope_factors_long.weight", 0, 0, NULL, {8, 0}},
+         BT_EFORMAT,
+         "original_context_length"},
+        {"smollm3", NULL, {"smollm3.residual_scale", 0, 2, NULL, {0}}, BT_EVERSION, "smollm3.residual_scale"},
+        {"granite", NULL, {"granite.expert_count", 8, 0, NULL, {0}}, BT_EVERSION, "granite.expert_count"},
+        {"llama", NULL, {"llama.rope.scaling.finetuned", 0, 0, "x", {0}}, BT_EFORMAT, "finetuned"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        more m = cases[i].m;
+        s.arch = cases[i].arch;
+        s.omit = cases[i].omit;
+        s.extra = add_more;
+        s.ud = &m;
+        refuse(&s, cases[i].e, cases[i].words);
+    }
+}
+
+/* An architecture with multipliers has them as numbers; each of them, and no other, may be missing. */
+static void multipliers_are_numbers_above_zero(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"granite.attention.scale", "granite.embedding_scale",
+                                       "granite.residual_scale", "granite.logit_scale"};
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "granite";
+    tiny_model o = accept(&s), less;
+    const bt_multipliers *t = &o.m->hp.times;
+    assert_true(t->scores == 0.2f && t->embed == 0.75f && t->add == 0.375f && t->logits == 1.0f / 3);
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        more bad = {keys[i], 0, INFINITY, NULL, {0}};
+        s.omit = keys[i];
+        less = accept(&s);
+        assert_memory_not_equal(o.m->id, less.m->id, sizeof o.m->id);
+        tiny_model_close(&less);
+        s.extra = add_more;
+        s.ud = &bad;
+        refuse(&s, BT_EFORMAT, keys[i]);
+        bad = (more){keys[i], 0, 0, "x", {0}};
+        refuse(&s, BT_EFORMAT, keys[i]);
+        s.extra = NULL;
+    }
+    tiny_model_close(&o);
+}
+
+/* The norm before the output matrix has the multiplier of the logits; the file's tensor stays as it is. */
+static void the_last_norm_has_the_multiplier_of_the_logits(void **state)
+{
+    (void)state;
+    float with[64], without[64];
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "granite";
+    tiny_model o = accept(&s);
+    bt_model_row_f32(with, o.m->out_norm, 0);
+    bt_model_row_f32(without, bt_gguf_find_tensor(o.m->file, "output_norm.weight"), 0);
+    for (int i = 0; i < 64; i++) assert_true(with[i] == without[i] * (1.0f / 3) && with[i] != without[i]);
+    tiny_model_close(&o);
 }
 
 static void harmless_values_of_the_same_keys_are_accepted(void **state)
@@ -493,6 +587,9 @@ int main(void)
         cmocka_unit_test(every_missing_key_and_tensor_is_named),
         cmocka_unit_test(keys_with_a_default_may_be_missing),
         cmocka_unit_test(what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name),
+        cmocka_unit_test(tensors_of_another_architecture_are_refused_by_name),
+        cmocka_unit_test(multipliers_are_numbers_above_zero),
+        cmocka_unit_test(the_last_norm_has_the_multiplier_of_the_logits),
         cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),
         cmocka_unit_test(llama_files_may_carry_biases_on_q_k_and_v),
         cmocka_unit_test(numbers_out_of_range_and_wrong_shapes_are_refused),

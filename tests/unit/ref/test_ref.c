@@ -1,6 +1,6 @@
 /* The reference engine against logits in double precision from a second implementation
- * (tests/golden/make_tiny_logits.py), against known ids of the default model, and against itself: any cutting
- * and any threads, the same bits.
+ * (tests/golden/make_tiny_logits.py) and from transformers (make_arch_logits.py), against known ids of the
+ * default model, and against itself: any cutting and any threads, the same bits.
  *
  *   test_ref write DIR     writes the small models that the script reads */
 #include "model/gguf.h"
@@ -19,6 +19,7 @@
 #include <string.h>
 #include <cmocka.h>
 
+#include "arch_logits.h"
 #include "tiny_logits.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -40,6 +41,30 @@ static void eight_rotary_dims(tiny_gguf *w, void *ud)
     tiny_gguf_u32(w, "qwen3.rope.dimension_count", 8);
 }
 
+/* phi3's files have both lists of factors and no rope.scaling.type. */
+static void add_factors(tiny_gguf *w, uint32_t original)
+{
+    enum { PAIRS = 8 };
+    static const float shorts[PAIRS] = {1, 1, 1, 1.25f, 1.25f, 1.5f, 1.5f, 2},
+                       longs[PAIRS] = {1, 1.5f, 2, 3, 5, 8, 12, 16};
+    tiny_gguf_u32(w, "phi3.rope.scaling.original_context_length", original);
+    tiny_gguf_f32(w, "phi3.rope.scaling.attn_factor", 1.25f);
+    tiny_gguf_tensor(w, "rope_factors_short.weight", 0, (uint64_t[]){PAIRS}, 1, shorts, sizeof shorts);
+    tiny_gguf_tensor(w, "rope_factors_long.weight", 0, (uint64_t[]){PAIRS}, 1, longs, sizeof longs);
+}
+
+static void long_factors(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    add_factors(w, 4); /* shorter than every prompt */
+}
+
+static void short_factors(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    add_factors(w, 512);
+}
+
 static tiny_gguf_spec spec_of(const char *name)
 {
     tiny_gguf_spec s = tiny_gguf_default();
@@ -54,6 +79,18 @@ static tiny_gguf_spec spec_of(const char *name)
         s.ffn = 100; /* no multiple of 32 or 8 */
     } else if (strcmp(name, "qwen2") == 0) {
         s.arch = "qwen2";
+    } else if (strcmp(name, "granite") == 0) {
+        s.arch = "granite";
+        s.tied = true;
+    } else if (strcmp(name, "smollm3") == 0) {
+        s.arch = "smollm3";
+        s.layers = 5; /* the fourth is not rotated */
+    } else if (strcmp(name, "olmo2") == 0) {
+        s.arch = "olmo2";
+    } else if (strncmp(name, "phi3", 4) == 0) {
+        s.arch = "phi3";
+        s.tied = true;
+        s.extra = strcmp(name, "phi3-long") == 0 ? long_factors : strcmp(name, "phi3") ? short_factors : NULL;
     } else if (strncmp(name, "qwen3", 5) == 0) {
         s.arch = "qwen3";
         s.head_dim = 32; /* heads * head_dim is not dim */
@@ -105,30 +142,42 @@ static int32_t best(const float *z, size_t n)
     return (int32_t)b;
 }
 
+enum { STEPS = sizeof tiny_logits[0].ids / sizeof(int32_t) };
+
+static void compare(const char *name, const double first[8], const int32_t ids[STEPS])
+{
+    const size_t prompt = sizeof tiny_prompt / sizeof *tiny_prompt;
+    const tiny_gguf_spec s = spec_of(name);
+    fixture x = start(&s, 1, prompt + STEPS);
+    bt_fault f;
+    double worst = 0;
+    float *z = malloc(s.vocab * sizeof *z);
+    assert_non_null(z);
+    ok(bt_ref_forward(x.r, x.kv, tiny_prompt, prompt, 0, z, false, NULL, &f), &f);
+    for (int k = 0; k < 8; k++) worst = fmax(worst, fabs((double)z[k] - first[k]));
+    print_message("%s: largest difference %.2g\n", name, worst);
+    assert_true(worst < 2e-5);
+    for (size_t k = 0; k < STEPS; k++) {
+        const int32_t id = best(z, s.vocab);
+        assert_int_equal(id, ids[k]);
+        ok(bt_ref_forward(x.r, x.kv, &id, 1, prompt + k, z, false, NULL, &f), &f);
+    }
+    free(z);
+    finish(&x);
+}
+
 static void small_models_agree_with_double_precision_from_a_second_implementation(void **state)
 {
     (void)state;
-    const size_t prompt = sizeof tiny_prompt / sizeof *tiny_prompt,
-                 steps = sizeof tiny_logits[0].ids / sizeof(int32_t);
-    for (size_t i = 0; i < sizeof tiny_logits / sizeof *tiny_logits; i++) {
-        const tiny_gguf_spec s = spec_of(tiny_logits[i].name);
-        fixture x = start(&s, 1, prompt + steps);
-        bt_fault f;
-        double worst = 0;
-        float *z = malloc(s.vocab * sizeof *z);
-        assert_non_null(z);
-        ok(bt_ref_forward(x.r, x.kv, tiny_prompt, prompt, 0, z, false, NULL, &f), &f);
-        for (int k = 0; k < 8; k++) worst = fmax(worst, fabs((double)z[k] - tiny_logits[i].first[k]));
-        print_message("%s: largest difference %.2g\n", tiny_logits[i].name, worst);
-        assert_true(worst < 2e-5);
-        for (size_t k = 0; k < steps; k++) {
-            const int32_t id = best(z, s.vocab);
-            assert_int_equal(id, tiny_logits[i].ids[k]);
-            ok(bt_ref_forward(x.r, x.kv, &id, 1, prompt + k, z, false, NULL, &f), &f);
-        }
-        free(z);
-        finish(&x);
-    }
+    for (size_t i = 0; i < sizeof tiny_logits / sizeof *tiny_logits; i++)
+        compare(tiny_logits[i].name, tiny_logits[i].first, tiny_logits[i].ids);
+}
+
+static void architectures_agree_with_transformers(void **state)
+{
+    (void)state;
+    for (size_t i = 0; i < sizeof arch_logits / sizeof *arch_logits; i++)
+        compare(arch_logits[i].name, arch_logits[i].first, arch_logits[i].ids);
 }
 
 static void cuts_and_threads_never_change_a_bit(void **state)
@@ -303,8 +352,9 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 
 static int write_models(const char *dir)
 {
-    static const char *const names[] = {"llama", "llama-scaled", "llama-q4",
-                                        "qwen2", "qwen3",        "qwen3-partial"};
+    static const char *const names[] = {"llama",      "llama-scaled",  "llama-q4", "qwen2",
+                                        "qwen3",      "qwen3-partial", "olmo2",    "phi3",
+                                        "phi3-short", "phi3-long",     "granite",  "smollm3"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);
@@ -319,6 +369,7 @@ int main(int argc, char **argv)
     if (argc == 3 && strcmp(argv[1], "write") == 0) return write_models(argv[2]);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(small_models_agree_with_double_precision_from_a_second_implementation),
+        cmocka_unit_test(architectures_agree_with_transformers),
         cmocka_unit_test(cuts_and_threads_never_change_a_bit),
         cmocka_unit_test(rows_carried_to_another_sequence_continue_it),
         cmocka_unit_test(wrong_calls_are_errors_with_numbers),

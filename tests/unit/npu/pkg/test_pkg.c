@@ -380,13 +380,17 @@ static void a_package_of_another_model_is_refused_by_the_field(void **state)
                             .heads = h->heads, .kv_heads = h->kv_heads, .head_dim = h->head_dim,
                             .vocab = h->vocab, .rope_dims = h->rope_dims, .rope_base = h->rope_base,
                             .rope_scale = h->rope_scale, .rms_eps = h->rms_eps, .qkv_bias = true,
-                            .qk_norm = true}};
+                            .qk_norm = true, .times.scores = h->attn_scale}};
     memcpy(fits.id, h->model_id, sizeof fits.id);
     if (bt_pkg_check_model(k.p, &fits, &f) < 0) fail_msg("%s", f.text);
     bt_model m = fits;
     m.hp.layers = 3;
     assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);
     assert_non_null(strstr(f.text, "layers is 2 there and 3 here"));
+    m = fits;
+    m.hp.times.add = 2;
+    assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "add_scale"));
     m = fits;
     m.hp.rms_eps = 1e-6f;
     assert_int_equal(bt_pkg_check_model(k.p, &m, &f), BT_EARG);

@@ -72,7 +72,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 /* X(words of the message, what is changed) */
 #define DAMAGES(X) \
     X("not a package file", v->h->magic[3] ^= 1) \
-    X("package version 2, this program reads version 1", v->h->version = 2) \
+    X("package version 1, this program reads version 2", v->h->version = 1) \
     X("header_bytes", v->h->header_bytes = 512) \
     X("cut short", v->h->file_bytes++) \
     X("table tensors: elements of 97 bytes", v->h->tensors.elem_bytes = 97) \
@@ -113,7 +113,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("rounding 2", v->h->rounding = 2) \
     X("npu_ops 2", v->h->npu_ops = 2) \
     X("flags 16", v->h->flags = 16) \
-    X("arch 7", v->h->arch = 7) \
+    X("arch 99", v->h->arch = 99) \
     X("layers 0", v->h->layers = 0) \
     X("layers 257", v->h->layers = 257) \
     X("dim 32769", v->h->dim = 32769) \
@@ -129,6 +129,8 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("max_seq 0", v->h->max_seq = 0) \
     X("rms_eps", v->h->rms_eps = -1) \
     X("attn_scale", v->h->attn_scale = NAN) \
+    X("embed_scale", v->h->embed_scale = 0) \
+    X("add_scale", v->h->add_scale = -1) \
     X("rope_base", v->h->rope_base = 0) \
     X("rope_scale", v->h->rope_scale = INFINITY) \
     X("residual_scale", v->h->residual_scale = 1) \

@@ -88,6 +88,8 @@ static const field header[] = {F(S, magic),
                                F(S, sparse_rows_log2),
                                F(S, sparse_group),
                                F(S, recipe_text),
+                               F(S, embed_scale),
+                               F(S, add_scale),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

@@ -1,0 +1,49 @@
+/* The list of architectures as a table. */
+#include "model/arch.h"
+
+#include <assert.h>
+#include <stdio.h>
+#include <string.h>
+
+#define ROW(NAME, text, how, each, some, normed, around, split, scaled) \
+    [BT_ARCH_##NAME] = {.name = #text, \
+                        .pairs = BT_ARCH_##how, \
+                        .unrotated = each, \
+                        .biases = BT_ARCH_##some, \
+                        .qk_norm = BT_ARCH_##normed, \
+                        .norms = BT_ARCH_##around, \
+                        .matrices = BT_ARCH_##split, \
+                        .has_multipliers = scaled},
+static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
+
+const bt_arch_info *bt_arch_of(bt_arch a)
+{
+    assert((unsigned)a < BT_ARCHS);
+    return &rows[a];
+}
+
+bool bt_arch_rotates(bt_arch a, uint32_t layer)
+{
+    const uint32_t each = bt_arch_of(a)->unrotated;
+    return !each || (layer + 1) % each != 0;
+}
+
+const bt_arch_info *bt_arch_find(bt_arch *ret, const char *name, size_t len)
+{
+    for (int a = 0; a < BT_ARCHS; a++)
+        if (strlen(rows[a].name) == len && memcmp(rows[a].name, name, len) == 0) {
+            *ret = (bt_arch)a;
+            return &rows[a];
+        }
+    return NULL;
+}
+
+void bt_arch_names(char ret[BT_ARCH_MAX_TEXT])
+{
+    size_t at = 0;
+    for (int a = 0; a < BT_ARCHS; a++) {
+        const char *before = a == 0 ? "" : a + 1 < BT_ARCHS ? ", " : " and ";
+        at += (size_t)snprintf(ret + at, BT_ARCH_MAX_TEXT - at, "%s%s", before, rows[a].name);
+        assert(at < BT_ARCH_MAX_TEXT);
+    }
+}

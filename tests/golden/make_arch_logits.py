@@ -1,0 +1,103 @@
+"""Writes tests/unit/ref/arch_logits.h: logits of small models by `transformers`, in double precision. Weights are those of
+GGUF files; a file of an architecture whose pairs are ADJACENT (common/model/arch.h) has the rows of q and k permuted.
+
+    build/release/tests/unit/ref/test_ref write DIR      # the models, as GGUF files
+    pip install gguf numpy torch transformers && python3 make_arch_logits.py DIR > ../unit/ref/arch_logits.h
+"""
+import sys
+import numpy as np
+import torch
+import transformers
+from gguf import GGUFReader
+from gguf.quants import dequantize
+
+PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
+STEPS = 12
+NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long"]
+
+
+def field(r, key, default=None):
+    f = r.fields.get(key)
+    if f is None:
+        return default
+    v = f.parts[f.data[0]]
+    return bytes(v).decode() if f.types[0].name == "STRING" else v[0].item()
+
+
+def unpermute(w, heads):
+    return w.reshape(heads, w.shape[0] // heads // 2, 2, w.shape[1]).swapaxes(1, 2).reshape(w.shape)
+
+
+def open_model(path):
+    r = GGUFReader(path)
+    arch = field(r, "general.architecture")
+    get = lambda k, d=None: field(r, f"{arch}.{k}", d)
+    w = {t.name: dequantize(t.data, t.tensor_type).astype(np.float64) for t in r.tensors}
+    heads, groups = get("attention.head_count"), get("attention.head_count_kv")
+    vocab, dim = w["token_embd.weight"].shape
+    common = dict(vocab_size=vocab, hidden_size=dim, intermediate_size=get("feed_forward_length"),
+                  num_hidden_layers=get("block_count"), num_attention_heads=heads, num_key_value_heads=groups,
+                  max_position_embeddings=get("context_length"), rms_norm_eps=get("attention.layer_norm_rms_epsilon"),
+                  rope_theta=get("rope.freq_base"), tie_word_embeddings="output.weight" not in w, pad_token_id=None,
+                  bos_token_id=None, eos_token_id=None, attn_implementation="eager")
+    if arch == "granite":
+        config = transformers.GraniteConfig(**common, attention_multiplier=get("attention.scale"),
+                                            embedding_multiplier=get("embedding_scale"),
+                                            residual_multiplier=get("residual_scale"), logits_scaling=get("logit_scale"))
+    elif arch == "smollm3":
+        config = transformers.SmolLM3Config(**common, no_rope_layer_interval=4)
+    elif arch == "olmo2":
+        config = transformers.Olmo2Config(**common)
+    elif arch == "phi3":
+        long, short = w.get("rope_factors_long.weight"), w.get("rope_factors_short.weight")
+        original = get("rope.scaling.original_context_length", get("context_length"))
+        scaling = None if long is None else dict(rope_type="longrope", type="longrope", long_factor=list(long),
+                                                 short_factor=list(short), attention_factor=get("rope.scaling.attn_factor"))
+        config = transformers.Phi3Config(**common, rope_scaling=scaling, original_max_position_embeddings=original,
+                                         sliding_window=None)
+    model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).double().eval()
+    names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
+             "output.weight": "lm_head.weight"}
+    parts = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
+             "attn_v": "self_attn.v_proj", "attn_qkv": "self_attn.qkv_proj", "attn_output": "self_attn.o_proj",
+             "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
+             "ffn_norm": "post_attention_layernorm", "post_attention_norm": "post_attention_layernorm",
+             "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
+             "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj"}
+    state = {}
+    for name, value in w.items():
+        p = name.split(".")
+        if name.startswith("rope_factors"):
+            continue
+        if arch in ("granite", "smollm3") and p[-2] in ("attn_q", "attn_k"):
+            value = unpermute(value, heads if p[-2] == "attn_q" else groups)
+        state[names.get(name) or f"model.layers.{p[1]}.{parts[p[2]]}.{p[3]}"] = torch.from_numpy(value.copy())
+    missing, unknown = model.load_state_dict(state, strict=False)
+    left = [m for m in missing if m != "lm_head.weight" and "inv_freq" not in m]
+    assert not left and not unknown, (left, unknown)
+    model.tie_weights()
+    return model
+
+
+def logits(model, ids):
+    with torch.no_grad():
+        return model(torch.tensor([ids]), use_cache=False).logits[0, -1].numpy()
+
+
+print("/* Made by tests/golden/make_arch_logits.py; do not edit. */")
+print("// clang-format off")
+print(f"/* By transformers {transformers.__version__}: file, the first eight logits after the prompt, the ids of a greedy")
+print(" * continuation */")
+print("static const struct { const char *name; double first[8]; int32_t ids[%d]; } arch_logits[] = {" % STEPS)
+for name in NAMES:
+    model, ids, out, first = open_model(f"{sys.argv[1]}/{name}.gguf"), list(PROMPT), [], None
+    for _ in range(STEPS):
+        z = logits(model, ids)
+        first = z[:8] if first is None else first
+        gap = np.sort(z)[-1] - np.sort(z)[-2]
+        assert gap > 1e-3, (name, gap)
+        ids.append(int(z.argmax()))
+        out.append(ids[-1])
+    print(f'    {{ "{name}",\n      {{ {", ".join(f"{v:.9f}" for v in first)} }},')
+    print(f'      {{ {", ".join(map(str, out))} }} }},')
+print("};")

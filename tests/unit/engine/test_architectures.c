@@ -1,0 +1,276 @@
+/* Every architecture of model/arch.h on every engine: all agree with the reference (which tests/unit/ref
+ * compares with others), and no cutting, thread, instruction set or order of decoding changes a bit. What
+ * makes an architecture unlike llama is seen in the answer. */
+#include "engine/decode.h"
+#include "engine/prefill.h"
+#include "model/gguf.h"
+#include "npu/pkg/pkg.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
+#include "tests/helpers/rows.h"
+
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { CTX = 256, N = 150, PAGE = 16 };
+
+typedef struct world {
+    engine_kit kit;
+    int32_t ids[N];
+    size_t vocab;
+    float *logits, *oracle; /* of the last token */
+} world;
+
+/* One prompt; *ret_hash (may be NULL): of its KV. */
+static void run(float *logits, const world *w, const bt_prefill_config *config, uint64_t *ret_hash)
+{
+    bt_fault f = {""};
+    bt_prefill *p = NULL;
+    if (bt_prefill_new(&p, w->kit.model, config, &f) < 0) fail_msg("%s", f.text);
+    bt_kv_view kv = engine_kit_pages(w->kit.model, N, PAGE, bt_prefill_kv_elem_bytes(p));
+    if (bt_prefill_run(p, &kv, w->ids, N, 0, NULL, logits, BT_PREFILL_LAST, &f) < 0) fail_msg("%s", f.text);
+    if (ret_hash) *ret_hash = engine_kit_hash(&kv, N);
+    engine_kit_pages_free(&kv);
+    bt_prefill_free(p);
+}
+
+static world begin(const tiny_gguf_spec *spec)
+{
+    world w = {.kit = engine_kit_of(spec)};
+    engine_kit_ids(w.ids, N, w.kit.model, 17);
+    w.vocab = w.kit.model->hp.vocab;
+    w.logits = engine_kit_floats(w.vocab);
+    w.oracle = engine_kit_floats(w.vocab);
+    run(w.oracle, &w, &(bt_prefill_config){.engine = "reference", .threads = 1, .ctx_tokens = CTX}, NULL);
+    return w;
+}
+
+static void end(world *w)
+{
+    free(w->logits);
+    free(w->oracle);
+    engine_kit_done(&w->kit);
+}
+
+static tiny_gguf_spec spec_of(int arch)
+{
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = bt_arch_of((bt_arch)arch)->name;
+    s.layers = 5; /* one of smollm3's is not rotated */
+    s.ctx = CTX;
+    return s;
+}
+
+/* The greatest difference against the greatest logit of b. */
+static float off(const float *a, const float *b, size_t n)
+{
+    float top = 0, worst = 0;
+    for (size_t i = 0; i < n; i++) {
+        top = fmaxf(top, fabsf(b[i]));
+        worst = fmaxf(worst, fabsf(a[i] - b[i]));
+    }
+    return worst / top;
+}
+
+static void host_agrees_with_the_reference_and_nothing_changes_a_bit(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"chunk:256", "chunk:16", "pow2"};
+    for (int a = 0; a < BT_ARCHS; a++) {
+        const tiny_gguf_spec s = spec_of(a);
+        world w = begin(&s);
+        uint64_t first = 0, hash;
+        for (size_t k = 0; k < bt_kernels_table_len; k++) {
+            if (!rows_usable(&bt_kernels_table[k])) continue;
+            for (size_t i = 0; i < 3; i++) {
+                const bt_prefill_config c = {.engine = "host", .isa = bt_kernels_table[k].isa,
+                                             .threads = 1 + i, .want.shape_policy = policies[i],
+                                             .ctx_tokens = CTX};
+                run(w.logits, &w, &c, &hash);
+                if (!first) first = hash;
+                assert_true(hash == first);
+            }
+        }
+        const float far = off(w.logits, w.oracle, w.vocab);
+        print_message("%s: host off by %.5f of the greatest logit\n", s.arch, (double)far);
+        assert_true(far <= 0.01f);
+        end(&w);
+    }
+}
+
+/* Rows one by one, then the same rows as drafts of one step, in each form of weights and KV. */
+static void decoding_is_near_the_reference_and_drafts_change_no_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *weights;
+        uint32_t type;
+        float f16_kv, int8_kv;
+    } forms[] = {{"f16", 1, 0.005f, 0.05f}, {"int8", 8, 0.005f, 0.05f}, {"fp4", 3, 0.005f, 0.05f}};
+    enum { DRAFTS = 10 };
+    for (int i = 0; i < BT_ARCHS * 6; i++) {
+        tiny_gguf_spec s = spec_of(i / 6);
+        const size_t form = (size_t)i % 3;
+        const uint32_t elem = i / 3 % 2 ? 1 : 2;
+        s.type = forms[form].type;
+        world w = begin(&s);
+        bt_fault f = {""};
+        bt_decode *d = NULL;
+        const bt_decode_config c = {.engine = "host", .weights = forms[form].weights, .kv_elem_bytes = elem,
+                                    .rows_max = DRAFTS, .ctx_tokens = CTX};
+        if (bt_decode_new(&d, w.kit.model, &c, &f) < 0) fail_msg("%s", f.text);
+        bt_kv_view one = engine_kit_pages(w.kit.model, N, PAGE, elem),
+                   many = engine_kit_pages(w.kit.model, N, PAGE, elem);
+        float *last = engine_kit_floats(w.vocab);
+        for (size_t pos = 0; pos < N; pos++) {
+            const bt_decode_seq q = {.kv = &one, .pos = pos, .tokens = &w.ids[pos], .count = 1, .out = 1};
+            assert_int_equal(bt_decode_step(d, &q, 1, NULL, w.logits, &f), BT_OK);
+        }
+        for (size_t pos = 0; pos < N; pos += DRAFTS) {
+            const bt_decode_seq q = {.kv = &many, .pos = pos, .tokens = &w.ids[pos], .count = DRAFTS,
+                                     .out = 1};
+            assert_int_equal(bt_decode_step(d, &q, 1, NULL, last, &f), BT_OK);
+        }
+        assert_memory_equal(w.logits, last, w.vocab * sizeof *last);
+        assert_true(engine_kit_hash(&one, N) == engine_kit_hash(&many, N));
+        const float far = off(w.logits, w.oracle, w.vocab);
+        print_message("%s, %s, KV of %u bytes: off by %.5f of the greatest logit\n", s.arch,
+                      forms[form].weights, elem, (double)far);
+        assert_true(far <= (elem == 2 ? forms[form].f16_kv : forms[form].int8_kv));
+        free(last);
+        engine_kit_pages_free(&one);
+        engine_kit_pages_free(&many);
+        bt_decode_free(d);
+        end(&w);
+    }
+}
+
+/* A package's rows by chunks and by single tokens of the decode engine. */
+static void packages_are_near_the_reference_and_nothing_changes_a_bit(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *recipe;
+        uint32_t ops, kv_elem_bytes;
+        float most;
+    } rows[] = {{"w8a16", BT_PKG_OPS_LINEAR, 2, 0.06f},
+                {"w8a8", BT_PKG_OPS_LINEAR, 1, 0.25f},
+                {"w8a16:no-rotate", BT_PKG_OPS_ALL, 2, 0.06f},
+                {"w8a8:smooth=0.5", BT_PKG_OPS_ALL, 1, 0.25f}};
+    for (int a = 0; a < BT_ARCHS; a++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            const tiny_gguf_spec s = spec_of(a);
+            world w = begin(&s);
+            uint64_t hash[2];
+            float far = 0;
+            for (int i = 0; i < 2; i++) {
+                bt_pkg *pkg = npu_kit_compiled(w.kit.model, rows[r].recipe, rows[r].ops,
+                                               i ? "chunk:64+tail:1" : "chunk:16", CTX);
+                const bt_prefill_config c = {.engine = "npu", .pkg = pkg, .threads = 1 + (size_t)i,
+                                             .kv_elem_bytes = rows[r].kv_elem_bytes, .ctx_tokens = CTX};
+                run(w.logits, &w, &c, &hash[i]);
+                bt_pkg_close(pkg);
+                far = off(w.logits, w.oracle, w.vocab);
+            }
+            print_message("%s, %s%s: off by %.4f of the greatest logit\n", s.arch, rows[r].recipe,
+                          rows[r].ops ? " all" : "", (double)far);
+            assert_true(hash[0] == hash[1]);
+            assert_true(far <= rows[r].most);
+            end(&w);
+        }
+}
+
+static void add_key(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.9f); }
+
+static void each_multiplier_decides_something(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"granite.attention.scale", "granite.embedding_scale",
+                                       "granite.residual_scale", "granite.logit_scale"};
+    tiny_gguf_spec s = spec_of(BT_ARCH_GRANITE);
+    world w = begin(&s);
+    s.extra = add_key;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        s.omit = keys[i];
+        s.ud = (void *)(uintptr_t)keys[i];
+        world other = begin(&s);
+        assert_true(off(other.oracle, w.oracle, w.vocab) > 0.02f);
+        assert_memory_not_equal(other.kit.model->id, w.kit.model->id, sizeof w.kit.model->id);
+        end(&other);
+    }
+    end(&w);
+}
+
+/* With the same weights as llama: a layer without rotary embedding. */
+static void a_layer_without_positions_is_seen_in_the_answer(void **state)
+{
+    (void)state;
+    const tiny_gguf_spec plain = spec_of(BT_ARCH_LLAMA), some = spec_of(BT_ARCH_SMOLLM3);
+    world w = begin(&plain), other = begin(&some);
+    assert_true(off(other.oracle, w.oracle, w.vocab) > 0.02f);
+    end(&other);
+    end(&w);
+}
+
+static bool lists(const bt_pkg *pkg, const char *op, const char *why)
+{
+    const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
+    for (uint32_t i = 0; i < bt_pkg_header_of(pkg)->fallbacks.count; i++)
+        if (!strcmp(f[i].op, op) && !strcmp(f[i].why, why)) return true;
+    return false;
+}
+
+/* What has no form in integers is the companion's, by name; all else is the NPU's. */
+static void norms_behind_the_blocks_stay_on_the_companion_by_name(void **state)
+{
+    (void)state;
+    for (int a = 0; a < BT_ARCHS; a++) {
+        const tiny_gguf_spec s = spec_of(a);
+        const bool is_after = bt_arch_of((bt_arch)a)->norms == BT_ARCH_AFTER;
+        engine_kit kit = engine_kit_of(&s);
+        bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
+        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, is_after ? 3 : 0);
+        assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
+        assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
+        assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), is_after);
+        assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after);
+        bt_pkg_close(pkg);
+        engine_kit_done(&kit);
+    }
+}
+
+/* The parts of a fused matrix are the file's own rows. */
+static void fused_matrices_are_split_where_they_lie(void **state)
+{
+    (void)state;
+    const tiny_gguf_spec s = spec_of(BT_ARCH_PHI3);
+    engine_kit kit = engine_kit_of(&s);
+    const bt_layer_tensors *x = &kit.model->layer[1];
+    assert_int_equal(x->wq->rows, 64);
+    assert_int_equal(x->wk->rows, 32);
+    assert_ptr_equal(x->wk->data, x->wq->data + x->wq->bytes);
+    assert_ptr_equal(x->wv->data, x->wk->data + x->wk->bytes);
+    assert_ptr_equal(x->w_up->data, x->w_gate->data + x->w_gate->bytes);
+    assert_int_equal(x->w_up->rows, s.ffn);
+    engine_kit_done(&kit);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(host_agrees_with_the_reference_and_nothing_changes_a_bit),
+        cmocka_unit_test(decoding_is_near_the_reference_and_drafts_change_no_bit),
+        cmocka_unit_test(packages_are_near_the_reference_and_nothing_changes_a_bit),
+        cmocka_unit_test(each_multiplier_decides_something),
+        cmocka_unit_test(a_layer_without_positions_is_seen_in_the_answer),
+        cmocka_unit_test(norms_behind_the_blocks_stay_on_the_companion_by_name),
+        cmocka_unit_test(fused_matrices_are_split_where_they_lie),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
