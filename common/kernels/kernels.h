@@ -76,11 +76,11 @@ typedef void bt_logit_range_fn(float ret[2], const float *z, size_t n);
 /* The sum of exp((z[i] - z0) / temperature) over those with z[i] >= least, in 16 lanes: i goes to lane i % 16 in
  * ascending i, from +0, then the tree of dot. temperature > 0. */
 typedef float bt_logit_sum_fn(const float *z, size_t n, float z0, float temperature, float least);
-/* bin[i] = rint(bins - min((z0 - z[i]) * scale, bins - 1)), ties to even, or 0 where z[i] < least: from 1 to bins, and
- * never less for a greater logit. scale >= 0, 2 <= bins <= 2^20. A NaN counts as bins - 1.
- * mass[i] = rint(exp(z[i] - z0) * 2^30); mass NULL: not wanted. */
+/* bin[i] = rint(bins - x), ties to even, with x = (top - z[i]) * scale taken into [0, bins - 1], or 0 where z[i] <
+ * least: from 1 to bins, and never less for a greater logit. scale >= 0, 2 <= bins <= 2^20. An x that is NaN counts as
+ * 0. mass[i] = rint(exp(z[i] - z0) * 2^30); mass NULL: not wanted. */
 typedef void bt_logit_bins_fn(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
-                              float z0, float least, float scale, float bins);
+                              float z0, float top, float least, float scale, float bins);
 /* Writes the indices i with low <= z[i] <= high to at[n], ascending. Returns how many. low is finite. */
 typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, size_t n, float low, float high);
 

@@ -304,6 +304,7 @@ static cell narrow(cell *c, size_t n, uint64_t need, uint64_t *bin)
 typedef struct counting {
     bool mass;
     float least; /* ids below count nothing */
+    float top;   /* ids above count in the highest bin */
     float scale; /* of the bins */
     uint64_t all;
 } counting;
@@ -325,7 +326,7 @@ static void add_to_bins(bt_sample *s, const int32_t *bin, const int32_t *mass, s
 /* Fills s->bin. */
 static void count(bt_sample *s, counting *c)
 {
-    const float width = s->z0 - c->least;
+    const float width = c->top - c->least;
     int32_t bin[BLOCK], mass[BLOCK];
     piece p;
     c->scale = width > 0.0f ? (BINS - 1) / (width < FLT_MAX ? width : FLT_MAX) : 0.0f;
@@ -333,7 +334,7 @@ static void count(bt_sample *s, counting *c)
     memset(s->bin, 0, sizeof s->bin);
     for (size_t b = 0; b < s->blocks; b++) {
         if (!piece_of(&p, s, b, c->least)) continue;
-        s->kernels->logit_bins(bin, c->mass ? mass : NULL, p.z, p.n, s->z0, p.least, c->scale, BINS);
+        s->kernels->logit_bins(bin, c->mass ? mass : NULL, p.z, p.n, s->z0, c->top, p.least, c->scale, BINS);
         if (c->mass) add_to_bins(s, bin, mass, p.n);
         else add_to_bins(s, bin, NULL, p.n);
     }
@@ -344,7 +345,7 @@ static void count(bt_sample *s, counting *c)
 static int32_t bin_of(const bt_sample *s, const counting *c, float z)
 {
     int32_t bin;
-    s->kernels->logit_bins(&bin, NULL, &z, 1, s->z0, c->least, c->scale, BINS);
+    s->kernels->logit_bins(&bin, NULL, &z, 1, s->z0, c->top, c->least, c->scale, BINS);
     return bin;
 }
 
@@ -374,7 +375,7 @@ static size_t list(bt_sample *s, bool of_mass, float low, float high, uint64_t n
         if (!piece_of(&p, s, b, low)) continue;
         const size_t found = s->kernels->logit_list(at, p.z, p.n, p.least, high);
         for (size_t i = 0; i < found; i++) z[i] = p.z[at[i]];
-        if (of_mass && found) s->kernels->logit_bins(bin, mass, z, found, s->z0, low, 0.0f, BINS);
+        if (of_mass && found) s->kernels->logit_bins(bin, mass, z, found, s->z0, s->z0, low, 0.0f, BINS);
         for (size_t i = 0; i < found; i++, n++) {
             s->cells[n] =
                 (cell){key_of(z[i]), (uint32_t)(b * BLOCK) + at[i], of_mass ? (uint32_t)mass[i] : 1u};
@@ -384,35 +385,65 @@ static size_t list(bt_sample *s, bool of_mass, float low, float high, uint64_t n
     return n;
 }
 
-/* Leaves the shortest beginning that counts need or more; need <= c->all. */
-static void cut_at(bt_sample *s, const counting *c, uint64_t need)
+/* The k-th highest of the blocks' highest logits, k <= s->blocks: as many ids are as high, and most of them
+ * lie in so many blocks. */
+static float block_bound(bt_sample *s, size_t k)
 {
-    int32_t bin = BINS;
-    for (; s->bin[0][bin] < need; bin--) need -= s->bin[0][bin];
-    const float low = least_of_bin(s, c, bin), high = bin < BINS ? below(least_of_bin(s, c, bin + 1)) : s->z0;
-    const size_t n = list(s, c->mass, low, high, need, s->vocab);
-    const cell last = narrow(s->cells, n, need, s->bin[0]);
-    set_cut(s, of_key(last.key), last.id);
+    for (size_t b = 0; b < s->blocks; b++) s->cells[b] = (cell){key_of(s->high[b]), (uint32_t)b, 1};
+    return of_key(narrow(s->cells, s->blocks, k, s->bin[0]).key);
 }
 
-/* The first top ranks stay. Where there are as many blocks, the top-th highest of their highest logits is a
- * bound, above which there are mostly few ids. */
+static size_t few(const bt_sample *s) { return s->vocab / 16; }
+
+/* Leaves the shortest beginning that counts need or more, c->all or less. Bins are counted before. Where the
+ * cut's bin has too many ids for a list, as of logits that lie in narrow bands, it is cut into bins itself.
+ */
+static void cut_at(bt_sample *s, counting *c, uint64_t need)
+{
+    enum { LEVELS = 4 };
+    uint64_t over = 0; /* what logits above high count */
+    float high = s->z0;
+    for (int level = 1;; level++) {
+        uint64_t sum = 0;
+        int32_t bin = BINS;
+        for (; sum + s->bin[0][bin] < need; bin--) sum += s->bin[0][bin];
+        const float low = least_of_bin(s, c, bin);
+        if (bin < BINS) high = below(least_of_bin(s, c, bin + 1)), over = sum;
+        const bool last = level == LEVELS || low == high;
+        const size_t n = list(s, c->mass, low, high, need - over, last ? s->vocab : few(s));
+        if (last || n <= few(s)) {
+            const cell at = narrow(s->cells, n, need - over, s->bin[0]);
+            set_cut(s, of_key(at.key), at.id);
+            return;
+        }
+        c->least = low, c->top = high;
+        count(s, c);
+    }
+}
+
+/* Bins from least on. Few ids that are far above the others do not make the bins wide. */
+static void count_first(bt_sample *s, counting *c)
+{
+    const float bound = block_bound(s, (s->blocks + 15) / 16);
+    c->top = bound > c->least ? bound : s->z0;
+    count(s, c);
+}
+
+/* The first top ranks stay. Where there are as many blocks, only few ids are mostly above their bound. */
 static void cut_top_k(bt_sample *s, size_t top)
 {
-    const size_t few = s->vocab / 16;
     counting c = {.least = s->low};
     if (top >= s->vocab) return;
     if (top <= s->blocks) {
-        for (size_t b = 0; b < s->blocks; b++) s->cells[b] = (cell){key_of(s->high[b]), (uint32_t)b, 1};
-        c.least = of_key(narrow(s->cells, s->blocks, top, s->bin[0]).key);
-        const size_t n = list(s, false, c.least, s->z0, top, few);
-        if (n <= few) {
-            const cell last = narrow(s->cells, n, top, s->bin[0]);
-            set_cut(s, of_key(last.key), last.id);
+        c.least = block_bound(s, top);
+        const size_t n = list(s, false, c.least, s->z0, top, few(s));
+        if (n <= few(s)) {
+            const cell at = narrow(s->cells, n, top, s->bin[0]);
+            set_cut(s, of_key(at.key), at.id);
             return;
         }
     }
-    count(s, &c);
+    count_first(s, &c);
     cut_at(s, &c, top);
 }
 
@@ -422,7 +453,7 @@ static void cut_top_p(bt_sample *s, float top_p)
     counting c = {.mass = true, .least = s->z0 - 22.0f};
     const float least = s->cut.z > s->low ? s->cut.z : s->low;
     c.least = c.least > least ? c.least : least;
-    count(s, &c);
+    count_first(s, &c);
     const double want = (double)top_p * (double)c.all;
     uint64_t need = (uint64_t)want;
     need += (double)need < want;

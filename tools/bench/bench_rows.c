@@ -84,12 +84,12 @@ static void run_logit_bins(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
     for (size_t i = 0; i < n; i++, at += e->ld)
-        e->kernels->logit_bins(S32(e, at), NULL, e->x + at, e->width, 1.0f, -0.9f, 500.0f, 1024.0f);
+        e->kernels->logit_bins(S32(e, at), NULL, e->x + at, e->width, 1.0f, 0.9f, -0.9f, 500.0f, 1024.0f);
 }
 static void run_logit_mass(const rows *e, size_t at, size_t n, void *scratch)
 {
     for (size_t i = 0; i < n; i++, at += e->ld)
-        e->kernels->logit_bins(scratch, S32(e, at), e->x + at, e->width, 1.0f, -0.9f, 500.0f, 1024.0f);
+        e->kernels->logit_bins(scratch, S32(e, at), e->x + at, e->width, 1.0f, 0.9f, -0.9f, 500.0f, 1024.0f);
 }
 static void run_logit_list(const rows *e, size_t at, size_t n, void *scratch)
 {

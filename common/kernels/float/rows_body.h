@@ -138,25 +138,30 @@ float BT_VARIANT(bt_logit_sum)(const float *z, size_t n, float z0, float tempera
     return v8_sum(v16_fold(sum));
 }
 
-BT_INLINE void logit_bins(int32_t *bin, int32_t *mass, v16 x, v16 z0, v16 least, v16 scale, v16 bins)
+typedef struct logit_bounds {
+    v16 z0, top, least, scale, bins, most;
+} logit_bounds;
+
+BT_INLINE void logit_bins(int32_t *bin, int32_t *mass, v16 z, const logit_bounds *b)
 {
-    const v16 most = v16_sub(bins, v16_set1(1.0f)), below = v16_min(v16_mul(v16_sub(z0, x), scale), most);
-    v16_store_s32(bin, v16_where_ge(v16_sub(bins, below), x, least));
-    if (mass) v16_store_s32(mass, v16_mul(v16_exp(v16_sub(x, z0)), v16_set1(0x1p30f)));
+    const v16 x = v16_min(v16_max(v16_mul(v16_sub(b->top, z), b->scale), v16_zero()), b->most);
+    v16_store_s32(bin, v16_where_ge(v16_sub(b->bins, x), z, b->least));
+    if (mass) v16_store_s32(mass, v16_mul(v16_exp(v16_sub(z, b->z0)), v16_set1(0x1p30f)));
 }
 
 void BT_VARIANT(bt_logit_bins)(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
-                               float z0, float least, float scale, float bins)
+                               float z0, float top, float least, float scale, float bins)
 {
-    const v16 top = v16_set1(z0), from = v16_set1(least), by = v16_set1(scale), all = v16_set1(bins);
+    const logit_bounds b = {v16_set1(z0),    v16_set1(top),  v16_set1(least),
+                            v16_set1(scale), v16_set1(bins), v16_set1(bins - 1.0f)};
     size_t i = 0;
     if (mass)
-        for (; i + 16 <= n; i += 16) logit_bins(bin + i, mass + i, v16_load(z + i), top, from, by, all);
+        for (; i + 16 <= n; i += 16) logit_bins(bin + i, mass + i, v16_load(z + i), &b);
     else
-        for (; i + 16 <= n; i += 16) logit_bins(bin + i, NULL, v16_load(z + i), top, from, by, all);
+        for (; i + 16 <= n; i += 16) logit_bins(bin + i, NULL, v16_load(z + i), &b);
     if (i < n) {
         int32_t some[2][16];
-        logit_bins(some[0], some[1], logits_load_n(z + i, n - i), top, from, by, all);
+        logit_bins(some[0], some[1], logits_load_n(z + i, n - i), &b);
         memcpy(bin + i, some[0], (n - i) * sizeof *bin);
         if (mass) memcpy(mass + i, some[1], (n - i) * sizeof *mass);
     }

@@ -113,11 +113,13 @@ float bt_logit_sum_ref(const float *z, size_t n, float z0, float temperature, fl
 }
 
 void bt_logit_bins_ref(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,
-                       float z0, float least, float scale, float bins)
+                       float z0, float top, float least, float scale, float bins)
 {
     for (size_t i = 0; i < n; i++) {
-        const float x = (z0 - z[i]) * scale, below = x < bins - 1.0f ? x : bins - 1.0f;
-        bin[i] = z[i] >= least ? (int32_t)rintf(bins - below) : 0;
+        float x = (top - z[i]) * scale;
+        x = x > 0.0f ? x : 0.0f;
+        x = x < bins - 1.0f ? x : bins - 1.0f;
+        bin[i] = z[i] >= least ? (int32_t)rintf(bins - x) : 0;
         if (mass) mass[i] = (int32_t)rintf(bt_exp1(z[i] - z0) * 0x1p30f);
     }
 }
