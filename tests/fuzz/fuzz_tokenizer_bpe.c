@@ -1,6 +1,6 @@
 /* Any text over a small vocabulary of the gpt2 kind with each pre-tokenizer: what is encoded comes back
  * (where the pre-tokenizer wants NFC: of texts in NFC), cutting it into pieces changes no id, and control
- * tokens stay out of pieces that are not special. Byte 0: low two bits the pre-tokenizer, 4 special
+ * tokens stay out of pieces that are not special. Byte 0: bits 0, 1, 3 and 4 the pre-tokenizer, bit 2 special
  * everywhere; byte 1: where the text is cut. */
 #include "text/detok.h"
 #include "text/utf8.h"
@@ -11,7 +11,17 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 
-enum { QWEN2 = 2 }; /* of pres below */
+static const char *const pres[] = {"gpt-2",       "llama-bpe",    "qwen2",     "smollm",
+                                   "dbrx",        "gpt-4o",       "tekken",    "olmo",
+                                   "deepseek-v3", "deepseek-llm", "command-r", "deepseek-coder"};
+enum { PRES = sizeof pres / sizeof *pres };
+
+/* The texts of their models are brought into NFC. */
+static bool is_composed(size_t pre)
+{
+    return strcmp(pres[pre], "qwen2") == 0 || strcmp(pres[pre], "olmo") == 0 ||
+           strcmp(pres[pre], "command-r") == 0;
+}
 
 static bt_tokenizer *make(const char *pre)
 {
@@ -34,12 +44,12 @@ static void check_round_trip(const bt_tokenizer *tok, const int32_t *ids, size_t
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
-    static const char *const pres[] = {"gpt-2", "llama-bpe", "qwen2", "smollm"};
-    static bt_tokenizer *tok[4];
+    static bt_tokenizer *tok[PRES];
     if (!tok[0])
-        for (int i = 0; i < 4; i++) tok[i] = make(pres[i]);
+        for (int i = 0; i < PRES; i++) tok[i] = make(pres[i]);
     if (len < 2) return 0;
-    const bt_tokenizer *t = tok[data[0] & 3];
+    const size_t pre = ((data[0] & 3u) | (data[0] >> 1 & 12u)) % PRES;
+    const bt_tokenizer *t = tok[pre];
     const unsigned flags = data[0] & 4 ? BT_ENCODE_SPECIAL : 0;
     const char *text = (const char *)data + 2;
     len -= 2;
@@ -56,7 +66,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         if (flags == 0 && bt_tokenizer_type(t, ids[i]) == BT_TOKEN_CONTROL) abort();
     char *normal = NULL;
     size_t normal_len;
-    if ((data[0] & 3) == QWEN2 && bt_utf8_nfc(&normal, &normal_len, text, len) < 0) abort();
+    if (is_composed(pre) && bt_utf8_nfc(&normal, &normal_len, text, len) < 0) abort();
     if (!normal) check_round_trip(t, ids, n, text, len);
     free(normal);
     free(ids);

@@ -183,9 +183,9 @@ static bt_err measure(void *ud, const char *word, size_t len, bt_fault *fault)
 static void takes_long_runs_in_linear_steps(void **s)
 {
     (void)s;
-    static const char *const names[] = {"gpt-2",        "llama-bpe",     "qwen2",  "smollm",
-                                        "dbrx",         "gpt-4o",        "tekken", "deepseek-v3",
-                                        "deepseek-llm", "deepseek-coder"};
+    static const char *const names[] = {"gpt-2",     "llama-bpe",   "qwen2",        "smollm",
+                                        "dbrx",      "gpt-4o",      "tekken",       "olmo",
+                                        "command-r", "deepseek-v3", "deepseek-llm", "deepseek-coder"};
     static const char *const units[] = {
         " ",      "a",          "1",  "\n", " \n",    "!",   "'", "A", "\u0301", "\u6211", "    \U0001F999",
         "\u3000", "\U0001F999", " a", "'s", "\n   x", "\t\r"};
