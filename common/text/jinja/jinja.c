@@ -1,4 +1,4 @@
-/* The two doors: a source to a template, and a template with variables to text. */
+/* Parses a source to a template, and renders a template with variables to text. */
 #include "text/jinja/jinja.h"
 
 #include "text/jinja/jj_eval.h"

@@ -23,8 +23,8 @@
 
 enum {
     BT_JINJA_MAX_SOURCE_BYTES = 64 << 10,
-    BT_JINJA_MAX_STEPS = 10000000,         /* a step: a node evaluated, an item walked, or 64 bytes copied or searched
-                                            */
+    BT_JINJA_MAX_STEPS = 10000000,         /* a step: a node evaluated, an item walked, 16 names looked through, or 64
+                                              bytes copied, searched or compared */
     BT_JINJA_MAX_DEPTH = 64,               /* of blocks and brackets in a source, of calls, of lists in lists */
     BT_JINJA_MAX_FRAMES = 1024,            /* evaluations that are open at once, one inside the other */
     BT_JINJA_MAX_OUTPUT_BYTES = 16 << 20,  /* of the rendering, and of any text on the way */

@@ -11,6 +11,7 @@
 bool bt_jj_scope_set(jj_world *w, jj_scope *s, uint32_t name, const jj_value *v)
 {
     size_t i = 0;
+    if (!jj_step(&w->run, s->len / 16)) return false;
     while (i < s->len && s->name[i] != name) i++;
     if (i == s->cap) {
         const size_t cap = s->cap ? 2 * s->cap : 8;
@@ -29,12 +30,14 @@ bool bt_jj_scope_set(jj_world *w, jj_scope *s, uint32_t name, const jj_value *v)
 
 static bool look_up(jj_world *w, jj_value *ret, uint32_t name)
 {
-    for (const jj_scope *s = w->scope; s; s = s->outer)
+    for (const jj_scope *s = w->scope; s; s = s->outer) {
+        if (!jj_step(&w->run, s->len / 16)) return false;
         for (size_t i = 0; i < s->len; i++)
             if (s->name[i] == name) {
                 *ret = s->value[i];
                 return true;
             }
+    }
     *ret = w->global[name];
     if (ret->kind != JJ_MISSING) return true;
     jj_undefined *u = bt_jj_take(&w->run, sizeof *u);

@@ -183,7 +183,7 @@ static bool bind(jj_world *w, jj_scope *s, const jj_macro *m, const jj_call *cal
     jj_run *r = &w->run;
     const jj_params *p = m->def->params;
     bool *is_taken = bt_jj_take(r, call->keywords);
-    if (!is_taken) return false;
+    if (!is_taken || !jj_step(r, call->keywords * (p->len + 1) / 16)) return false;
     for (size_t k = 0; k < call->keywords; k++)
         for (size_t i = call->args; i < p->len; i++)
             if (bt_jj_str_same(call->keyword[k].name, p->text[i])) is_taken[k] = true;

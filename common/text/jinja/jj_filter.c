@@ -188,15 +188,15 @@ FILTER(truncate_)
     if (!bt_jj_method_whole(r, &length, &a[0], 255)) return false;
     if (a[2].kind != JJ_MISSING && !(end = bt_jj_show_str(r, &a[2]))) return false;
     if (a[3].kind != JJ_NONE && !bt_jj_method_whole(r, &leeway, &a[3], 5)) return false;
+    if (!jj_step_bytes(r, end->len + (self->kind == JJ_STR ? s->len : 0))) return false;
     const int64_t ends = (int64_t)bt_jj_str_chars(end);
     if (length < ends || leeway < 0)
         return bt_jj_fail(r, BT_EFORMAT, "truncate needs a length of at least its end's");
     const int64_t len = bt_jj_value_len(self);
     *ret = *self;
-    if (len >= 0 && len <= length + leeway) return true;
+    if (len >= 0 && len - leeway <= length) return true;
     if (self->kind != JJ_STR)
         return bt_jj_fail(r, BT_EFORMAT, "truncate works on text, not %s", bt_jj_value_type(self));
-    if (!jj_step_bytes(r, s->len)) return false;
     size_t cut = bt_jj_str_at(s, (size_t)(length - ends));
     if (!is_true(&a[1]))
         for (size_t i = cut; i > 0; i--)
@@ -305,7 +305,9 @@ FILTER(to_int)
     double f = 0;
     int64_t i = 0, base;
     bool is_wide = false, has = false;
-    if (!bt_jj_value_fail_undefined(r, self) || !bt_jj_method_whole(r, &base, &a[1], 10)) return false;
+    if (!bt_jj_value_fail_undefined(r, self) || !bt_jj_method_whole(r, &base, &a[1], 10) ||
+        (self->kind == JJ_STR && !jj_step(r, self->s->len / 16)))
+        return false;
     if (jj_is_whole(self)) i = jj_whole(self), has = true;
     else if (self->kind == JJ_STR && read_int(&i, &is_wide, self->s, base)) has = true;
     else if (self->kind == JJ_FLOAT || (self->kind == JJ_STR && read_float(&f, self->s))) {
@@ -326,7 +328,8 @@ FILTER(to_float)
 {
     (void)call;
     double f = 0;
-    if (!bt_jj_value_fail_undefined(r, self)) return false;
+    if (!bt_jj_value_fail_undefined(r, self) || (self->kind == JJ_STR && !jj_step(r, self->s->len / 16)))
+        return false;
     const bool has = jj_is_number(self) || (self->kind == JJ_STR && read_float(&f, self->s));
     if (jj_is_number(self)) f = jj_real(self);
     *ret = has ? jj_float(f) : a[0].kind == JJ_MISSING ? jj_float(0) : a[0];
@@ -379,7 +382,11 @@ FILTER(round_)
     if (is_common) {
         if (self->kind == JJ_FLOAT) *ret = jj_float(round_places(self->f, places));
         else if (places >= 0) *ret = jj_int(jj_whole(self));
-        else *ret = jj_int((int64_t)round_places((double)jj_whole(self), places));
+        else {
+            const double f = round_places((double)jj_whole(self), places);
+            if (!(fabs(f) < 0x1p63)) return bt_jj_fail(r, BT_EFORMAT, "an integer beyond 64 bits");
+            *ret = jj_int((int64_t)f);
+        }
     } else {
         const double unit = pow(10, (double)places), n = jj_real(self) * unit;
         *ret = jj_float((is_ceil ? ceil(n) : floor(n)) / unit);
@@ -396,11 +403,12 @@ FILTER(filesizeformat)
     const double base = is_binary ? 1024 : 1000;
     double n = 0;
     char text[64];
+    if (self->kind == JJ_STR && !jj_step(r, self->s->len / 16)) return false;
     if (self->kind == JJ_STR ? !read_float(&n, self->s) : !jj_is_number(self))
         return bt_jj_fail(r, BT_EFORMAT, "filesizeformat works on numbers");
     if (self->kind != JJ_STR) n = jj_real(self);
     if (n == 1) strcpy(text, "1 Byte");
-    else if (n < base) snprintf(text, sizeof text, "%lld Bytes", (long long)n);
+    else if (n < base) snprintf(text, sizeof text, "%.0f Bytes", trunc(n) + 0.0); /* no -0 */
     else {
         int i = 0;
         double unit = base * base;
@@ -428,8 +436,9 @@ FILTER(attr)
 {
     (void)call;
     if (a[0].kind != JJ_STR) return bt_jj_fail(r, BT_EFORMAT, "attr needs a name");
-    if (self->kind == JJ_DICT && bt_jj_dict_find(self->dict, a[0].s->ptr, a[0].s->len))
-        return bt_jj_value_no_member(r, ret, self, &a[0]);
+    const jj_value *v = NULL;
+    if (self->kind == JJ_DICT && !bt_jj_dict_find(r, &v, self->dict, a[0].s)) return false;
+    if (v) return bt_jj_value_no_member(r, ret, self, &a[0]);
     return bt_jj_op_member(r, ret, self, a[0].s);
 }
 

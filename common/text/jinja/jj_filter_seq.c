@@ -271,6 +271,14 @@ static bool name_of(jj_run *r, const jj_native **ret, const jj_value *name, bool
                       name->s->len < 60 ? (int)name->s->len : 60, name->s->ptr);
 }
 
+/* A filter or test in the name of another, which may be of that kind too: each is one evaluation inside. */
+static bool run_inner(jj_run *r, jj_value *ret, const jj_native *n, const jj_value *self, const jj_call *call)
+{
+    const bool ok = bt_jj_enter(r) && bt_jj_value_run(r, ret, n, self, call);
+    jj_leave(r);
+    return ok;
+}
+
 /* map(attribute=path, default=v) */
 static bool map_attribute(jj_run *r, jj_value *ret, jj_walk *w, const jj_call *call)
 {
@@ -308,8 +316,7 @@ FILTER(map)
     if (!name_of(r, &n, &call->arg[0], true)) return false;
     const jj_call rest = {call->arg + 1, call->args - 1, call->keyword, call->keywords};
     while (bt_jj_walk_next(&w, &item))
-        if (!bt_jj_value_run(r, &part, n, &item, &rest) || !bt_jj_list_add(r, ret->list, &cap, &part))
-            return false;
+        if (!run_inner(r, &part, n, &item, &rest) || !bt_jj_list_add(r, ret->list, &cap, &part)) return false;
     return r->err == BT_OK;
 }
 
@@ -330,7 +337,7 @@ static bool choose(jj_run *r, jj_value *ret, const jj_value *self, const jj_call
     while (bt_jj_walk_next(&w, &item)) {
         if (!bt_jj_op_path(r, &part, &item, has_path ? &call->arg[0] : &none)) return false;
         holds = jj_bool(bt_jj_value_truth(&part));
-        if (n && !bt_jj_value_run(r, &holds, n, &part, &rest)) return false;
+        if (n && !run_inner(r, &holds, n, &part, &rest)) return false;
         if (holds.b == wanted && !bt_jj_list_add(r, ret->list, &cap, &item)) return false;
     }
     return r->err == BT_OK;

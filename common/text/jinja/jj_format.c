@@ -220,7 +220,7 @@ static bool directive(percent *p)
         else if (*at == '#') f.is_alternate = true;
     }
     if (!number(p, &f.width)) return false;
-    if (f.width < 0) f.align = '<', f.width = -f.width;
+    if (f.width < 0) f.align = '<', f.width = f.width < -MAX_WIDTH ? MAX_WIDTH + 1 : -f.width;
     if (peek(p) == '.') {
         p->at++;
         f.has_precision = true;
@@ -348,6 +348,7 @@ static bool field_value(jj_run *r, jj_value *ret, const jj_str *s, size_t at, si
         *ret = call->arg[index];
     } else {
         size_t k = 0;
+        if (!jj_step(r, call->keywords / 16)) return false;
         while (k < call->keywords && !jj_str_is(call->keyword[k].name, s->ptr + at, past - at)) k++;
         if (k == call->keywords)
             return bt_jj_fail(r, BT_EFORMAT, "a name of the format is not among the arguments");

@@ -32,7 +32,8 @@ FUNCTION(range)
     l->start = start;
     l->stop = stop;
     l->step = step;
-    for (; l->len < (size_t)count; l->len++) l->item[l->len] = jj_int(start + (int64_t)l->len * step);
+    for (; l->len < (size_t)count; l->len++)
+        l->item[l->len] = jj_int((int64_t)(start + (__int128)l->len * step));
     return true;
 }
 

@@ -40,7 +40,9 @@ bool bt_jj_loop_next(jj_loop *l, bool *is_there, jj_value *ret)
 static bool count(jj_loop *l)
 {
     if (l->length >= 0) return true;
-    const int64_t len = bt_jj_value_len(&l->walk.holder);
+    const jj_value *of = &l->walk.holder;
+    const int64_t len = bt_jj_value_len(of);
+    if (of->kind == JJ_STR && !jj_step_bytes(l->run, of->s->len)) return false;
     if (l->take == take_any && len >= 0) {
         l->length = len;
         return true;

@@ -56,7 +56,7 @@ const jj_str *bt_jj_method_strip(jj_run *r, const jj_str *s, const jj_value *whi
         if (!jj_step(r, each)) return NULL;
         end = at;
     }
-    return bt_jj_str_part(r, s, begin, end);
+    return jj_step(r, (begin + s->len - end) / 16) ? bt_jj_str_part(r, s, begin, end) : NULL;
 }
 
 METHOD(strip)
@@ -79,7 +79,7 @@ METHOD(removeprefix)
 {
     UNUSED;
     const jj_str *p, *s = self->s;
-    if (!want_text(r, &p, &a[0])) return false;
+    if (!want_text(r, &p, &a[0]) || !jj_step_bytes(r, p->len)) return false;
     const bool has = p->len <= s->len && jj_str_is(p, s->ptr, p->len);
     return jj_give(ret, bt_jj_str_part(r, s, has ? p->len : 0, s->len));
 }
@@ -87,7 +87,7 @@ METHOD(removesuffix)
 {
     UNUSED;
     const jj_str *p, *s = self->s;
-    if (!want_text(r, &p, &a[0])) return false;
+    if (!want_text(r, &p, &a[0]) || !jj_step_bytes(r, p->len)) return false;
     const bool has = p->len <= s->len && p->len > 0 && jj_str_is(p, s->ptr + s->len - p->len, p->len);
     return jj_give(ret, bt_jj_str_part(r, s, 0, has ? s->len - p->len : s->len));
 }
@@ -304,10 +304,10 @@ static const jj_str space = {" ", 1, NULL, true, NULL};
 
 const jj_str *bt_jj_method_center(jj_run *r, const jj_str *s, int64_t width)
 {
-    const int64_t more = width - (int64_t)bt_jj_str_chars(s);
-    if (more <= 0) return s;
+    if (!jj_step_bytes(r, s->len)) return NULL;
+    const int64_t chars = (int64_t)bt_jj_str_chars(s), more = width > chars ? width - chars : 0;
     const int64_t left = more / 2 + (more & width & 1);
-    return pad(r, s, left, more - left, &space);
+    return more > 0 ? pad(r, s, left, more - left, &space) : s;
 }
 
 static bool justify(jj_run *r, jj_value *ret, const jj_value *self, const jj_value *a, int side)
@@ -316,10 +316,12 @@ static bool justify(jj_run *r, jj_value *ret, const jj_value *self, const jj_val
     const jj_str *fill = &space;
     if (!bt_jj_method_whole(r, &width, &a[0], 0)) return false;
     if (a[1].kind != JJ_MISSING && !want_text(r, &fill, &a[1])) return false;
+    if (!jj_step_bytes(r, self->s->len + fill->len)) return false;
     if (bt_jj_str_chars(fill) != 1)
         return bt_jj_fail(r, BT_EFORMAT, "The fill character must be exactly one character long");
-    const int64_t more = width - (int64_t)bt_jj_str_chars(self->s);
-    if (more <= 0) return jj_give(ret, self->s);
+    const int64_t chars = (int64_t)bt_jj_str_chars(self->s);
+    if (width <= chars) return jj_give(ret, self->s);
+    const int64_t more = width - chars;
     const int64_t left = side < 0 ? 0 : side > 0 ? more : more / 2 + (more & width & 1);
     return jj_give(ret, pad(r, self->s, left, more - left, fill));
 }
@@ -343,7 +345,7 @@ METHOD(zfill)
     (void)call;
     int64_t width;
     const jj_str *s = self->s;
-    if (!bt_jj_method_whole(r, &width, &a[0], 0)) return false;
+    if (!bt_jj_method_whole(r, &width, &a[0], 0) || !jj_step_bytes(r, s->len)) return false;
     const size_t sign = s->len > 0 && (s->ptr[0] == '-' || s->ptr[0] == '+');
     jj_buf b = jj_buf_of(r);
     if (!bt_jj_buf_part(&b, s, 0, sign)) return false;
@@ -357,7 +359,7 @@ METHOD(expandtabs)
     int64_t width, column = 0;
     const jj_str *s = self->s;
     jj_buf b = jj_buf_of(r);
-    if (!bt_jj_method_whole(r, &width, &a[0], 8)) return false;
+    if (!bt_jj_method_whole(r, &width, &a[0], 8) || !jj_step(r, s->len / 16)) return false;
     for (size_t i = 0, bytes; i < s->len; i += bytes) {
         const uint32_t c = bt_jj_code(s->ptr, s->len, i, &bytes);
         if (c != '\t') {
@@ -476,7 +478,8 @@ static bool has_edge(jj_run *r, jj_value *ret, const jj_value *self, const jj_va
                           is_back ? "endswith" : "startswith", bt_jj_value_type(&a[0]));
     for (size_t i = 0; !has && i < (is_tuple ? a[0].list->len : 1); i++) {
         const jj_str *p;
-        if (!want_text(r, &p, is_tuple ? &a[0].list->item[i] : &a[0]) || !jj_step(r, 1)) return false;
+        if (!want_text(r, &p, is_tuple ? &a[0].list->item[i] : &a[0]) || !jj_step_bytes(r, p->len))
+            return false;
         if (is_in && p->len <= end - begin)
             has = jj_str_is(p, s->ptr + (is_back ? end - p->len : begin), p->len);
     }

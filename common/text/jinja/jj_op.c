@@ -222,7 +222,8 @@ static bool attribute(jj_run *r, jj_value *ret, bool *is_there, const jj_value *
     if (of->kind == JJ_LOOP) return bt_jj_loop_member(r, ret, is_there, of->loop, name);
     if (of->kind == JJ_TURNS) return bt_jj_loop_turns_member(r, ret, is_there, of, name);
     if (of->kind == JJ_SPACE) {
-        const jj_value *v = bt_jj_dict_find(of->dict, name->ptr, name->len);
+        const jj_value *v;
+        if (!bt_jj_dict_find(r, &v, of->dict, name)) return false;
         if (v) *ret = *v;
         *is_there = v != NULL;
         return true;
@@ -241,8 +242,8 @@ bool bt_jj_op_member(jj_run *r, jj_value *ret, const jj_value *of, const jj_str 
     bool is_there;
     if (!bt_jj_value_fail_undefined(r, of) || !attribute(r, ret, &is_there, of, name)) return false;
     if (is_there) return true;
-    const jj_value *v = of->kind == JJ_DICT ? bt_jj_dict_find(of->dict, name->ptr, name->len) : NULL;
-    if (of->kind == JJ_DICT && !jj_step(r, of->dict->len / 16)) return false;
+    const jj_value *v = NULL;
+    if (of->kind == JJ_DICT && !bt_jj_dict_find(r, &v, of->dict, name)) return false;
     const jj_value key = jj_text(name);
     if (!v) return bt_jj_value_no_member(r, ret, of, &key);
     *ret = *v;
@@ -290,6 +291,7 @@ bool bt_jj_op_path(jj_run *r, jj_value *ret, const jj_value *of, const jj_value 
     if (path->kind == JJ_NONE || path->kind == JJ_MISSING) return true;
     if (path->kind != JJ_STR) return bt_jj_op_element(r, ret, of, path);
     const jj_str *s = path->s;
+    if (!jj_step(r, s->len / 16)) return false;
     for (size_t at = 0; at <= s->len;) {
         const char *dot = memchr(s->ptr + at, '.', s->len - at);
         const size_t end = dot ? (size_t)(dot - s->ptr) : s->len;
@@ -374,14 +376,14 @@ bool bt_jj_op_slice(jj_run *r, jj_value *ret, const jj_value *of, const jj_value
     if (!is_list) return slice_text(r, ret, of->s, begin, step, count);
     const jj_style style = of->list->style == JJ_GROUP ? JJ_TUPLE : (jj_style)of->list->style;
     if (!jj_step(r, (uint64_t)count) || !bt_jj_list_new(r, ret, style, (size_t)count)) return false;
-    for (int64_t i = 0; i < count; i++, begin += step) ret->list->item[i] = of->list->item[begin];
+    for (int64_t i = 0, at = begin; i < count; i++, at += step) ret->list->item[i] = of->list->item[at];
     ret->list->len = (size_t)count;
     ret->is_template = of->is_template;
     if (style != JJ_RANGE) return true;
-    const int64_t apart = of->list->step * step;
-    const int64_t first = count > 0 ? ret->list->item[0].i : 0;
-    ret->list->start = first;
-    ret->list->step = apart;
-    ret->list->stop = first + count * apart;
-    return true;
+    jj_list *l = ret->list;
+    const __int128 each = of->list->step;
+    return (!__builtin_add_overflow(each * begin, of->list->start, &l->start) &&
+            !__builtin_add_overflow(each * end, of->list->start, &l->stop) &&
+            !__builtin_mul_overflow(each, step, &l->step)) ||
+           fail_wide(r);
 }

@@ -95,11 +95,13 @@ bool bt_jj_dict_new(jj_run *r, jj_value *ret, jj_kind kind, size_t cap)
     return true;
 }
 
-const jj_value *bt_jj_dict_find(const jj_dict *d, const char *key, size_t len)
+bool bt_jj_dict_find(jj_run *r, const jj_value **ret, const jj_dict *d, const jj_str *key)
 {
-    for (size_t i = 0; i < d->len; i++)
-        if (d->key[i].kind == JJ_STR && jj_str_is(d->key[i].s, key, len)) return &d->value[i];
-    return NULL;
+    *ret = NULL;
+    if (!jj_step(r, d->len / 16 + d->len * (key->len / 64))) return false;
+    for (size_t i = 0; i < d->len && !*ret; i++)
+        if (d->key[i].kind == JJ_STR && bt_jj_str_same(d->key[i].s, key)) *ret = &d->value[i];
+    return true;
 }
 
 /* Keys are values that Python can hash: no list or mapping, at any depth of a tuple. */
@@ -108,21 +110,17 @@ static bool check_key(jj_run *r, const jj_value *key)
     if (key->kind != JJ_LIST && key->kind != JJ_DICT) return true;
     if (key->kind == JJ_DICT || (key->list->style != JJ_TUPLE && key->list->style != JJ_GROUP))
         return bt_jj_fail(r, BT_EFORMAT, "unhashable type: '%s'", bt_jj_value_type(key));
-    for (size_t i = 0; i < key->list->len; i++)
-        if (key->list->item[i].kind == JJ_LIST || key->list->item[i].kind == JJ_DICT)
-            if (!check_key(r, &key->list->item[i])) return false;
-    return true;
+    bool ok = bt_jj_enter(r) && jj_step(r, key->list->len / 16);
+    for (size_t i = 0; ok && i < key->list->len; i++) ok = check_key(r, &key->list->item[i]);
+    jj_leave(r);
+    return ok;
 }
 
 bool bt_jj_dict_get(jj_run *r, const jj_value **ret, const jj_dict *d, const jj_value *key)
 {
     *ret = NULL;
-    if (!jj_step(r, d->len / 16)) return false;
-    if (key->kind == JJ_STR) {
-        *ret = bt_jj_dict_find(d, key->s->ptr, key->s->len);
-        return true;
-    }
-    if (!check_key(r, key)) return false;
+    if (key->kind == JJ_STR) return bt_jj_dict_find(r, ret, d, key->s);
+    if (!jj_step(r, d->len / 16) || !check_key(r, key)) return false;
     for (size_t i = 0; i < d->len; i++) {
         bool same;
         if (!bt_jj_value_equal(r, &same, &d->key[i], key)) return false;
@@ -329,7 +327,7 @@ static bool equal_lists(jj_run *r, bool *ret, const jj_list *a, const jj_list *b
         return true;
     *ret = true;
     for (size_t i = 0; *ret && i < a->len; i++)
-        if (!bt_jj_value_equal(r, ret, &a->item[i], &b->item[i])) return false;
+        if (!jj_step(r, 1) || !bt_jj_value_equal(r, ret, &a->item[i], &b->item[i])) return false;
     return true;
 }
 
@@ -338,7 +336,7 @@ static bool equal_dicts(jj_run *r, bool *ret, const jj_dict *a, const jj_dict *b
     *ret = a->len == b->len;
     for (size_t i = 0; *ret && i < a->len; i++) {
         const jj_value *other;
-        if (!bt_jj_dict_get(r, &other, b, &a->key[i])) return false;
+        if (!jj_step(r, 1) || !bt_jj_dict_get(r, &other, b, &a->key[i])) return false;
         *ret = other != NULL;
         if (other && !bt_jj_value_equal(r, ret, &a->value[i], other)) return false;
     }
@@ -356,7 +354,7 @@ bool bt_jj_value_equal(jj_run *r, bool *ret, const jj_value *a, const jj_value *
     if (a->kind == JJ_UNDEFINED) *ret = true;
     else if (a->kind == JJ_STR) {
         *ret = bt_jj_str_same(a->s, b->s);
-        return a->s->len < 64 || jj_step_bytes(r, *ret ? a->s->len : 0);
+        return jj_step(r, a->s->len == b->s->len ? a->s->len / 64 : 0);
     } else if (a->kind == JJ_LIST || a->kind == JJ_DICT) {
         const bool ok = bt_jj_enter(r) && (a->kind == JJ_LIST ? equal_lists(r, ret, a->list, b->list)
                                                               : equal_dicts(r, ret, a->dict, b->dict));
@@ -370,7 +368,7 @@ static bool order_lists(jj_run *r, int *ret, const jj_list *a, const jj_list *b,
 {
     for (size_t i = 0; i < a->len && i < b->len; i++) {
         bool same;
-        if (!bt_jj_value_equal(r, &same, &a->item[i], &b->item[i])) return false;
+        if (!jj_step(r, 1) || !bt_jj_value_equal(r, &same, &a->item[i], &b->item[i])) return false;
         if (!same) return bt_jj_value_order(r, ret, &a->item[i], &b->item[i], op);
     }
     *ret = (a->len > b->len) - (a->len < b->len);
@@ -388,7 +386,7 @@ bool bt_jj_value_order(jj_run *r, int *ret, const jj_value *a, const jj_value *b
     }
     if (a->kind == JJ_STR && b->kind == JJ_STR) {
         *ret = bt_jj_str_order(a->s, b->s);
-        return jj_step(r, 1);
+        return jj_step_bytes(r, a->s->len < b->s->len ? a->s->len : b->s->len);
     }
     const bool is_pair = a->kind == JJ_LIST && b->kind == JJ_LIST && a->list->style < JJ_RANGE &&
                          b->list->style < JJ_RANGE && !a->list->style == !b->list->style;

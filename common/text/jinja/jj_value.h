@@ -96,7 +96,8 @@ struct jj_native {
     jj_function *run;
 };
 enum { JJ_MAX_PARAMS = 6 };
-/* Finds the places of a call's arguments, and runs it. */
+/* Finds the places of a call's arguments, and runs it. A function that runs another one (map, select) is in
+ * bt_jj_enter meanwhile. */
 bool bt_jj_value_run(jj_run *r, jj_value *ret, const jj_native *n, const jj_value *self, const jj_call *call);
 
 /* ---- making ---- */
@@ -122,9 +123,9 @@ bool bt_jj_list_new(jj_run *r, jj_value *ret, jj_style style, size_t cap);
 bool bt_jj_list_add(jj_run *r, jj_list *l, size_t *cap, const jj_value *item);
 bool bt_jj_dict_new(jj_run *r, jj_value *ret, jj_kind kind, size_t cap);
 bool bt_jj_dict_set(jj_run *r, jj_dict *d, const jj_value *key, const jj_value *value);
-/* NULL: not there. */
-const jj_value *bt_jj_dict_find(const jj_dict *d, const char *key, size_t len);
-/* Any key: *ret is NULL where it is not there; false where a key cannot be hashed. */
+/* *ret is NULL where the key is not there. */
+bool bt_jj_dict_find(jj_run *r, const jj_value **ret, const jj_dict *d, const jj_str *key);
+/* Any key; false where one cannot be hashed. */
 bool bt_jj_dict_get(jj_run *r, const jj_value **ret, const jj_dict *d, const jj_value *key);
 
 /* JSON as a value. roles: this is the list of messages (bt_jinja_is_role). */
@@ -147,7 +148,7 @@ bool bt_jj_value_equal(jj_run *r, bool *ret, const jj_value *a, const jj_value *
 /* < 0, 0, > 0; a failure where Python has no order. op: "<" and so on, for the words. */
 bool bt_jj_value_order(jj_run *r, int *ret, const jj_value *a, const jj_value *b, const char *op);
 bool bt_jj_value_same(const jj_value *a, const jj_value *b); /* `is` of Python, near enough */
-/* len(); -1 where it has none. */
+/* len(); -1 where it has none. A text's characters are counted: the steps are the caller's. */
 int64_t bt_jj_value_len(const jj_value *v);
 /* The failure of an undefined value where it is used; always false. */
 bool bt_jj_value_fail_undefined(jj_run *r, const jj_value *v);

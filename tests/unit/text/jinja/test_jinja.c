@@ -127,6 +127,27 @@ static void what_loops_recurses_or_grows_ends_at_a_limit(void **state)
          "steps",
          {.steps = 200000}},
         {"{% macro m() %}{{ m() }}{% endmacro %}{{ m() }}", "deeper than 64", {0}},
+        {"{{ 'a' | map(*(['map'] * 100000)) }}", "open evaluations", {0}},
+        {"{% set ns = namespace(t=1) %}{% for i in range(9999) %}{% set ns.t = (ns.t,) %}{% endfor %}{{ "
+         "{ns.t: 1} }}",
+         "open evaluations",
+         {0}},
+        {"{% set a = [1] * 999 %}{% set b = [1] * 999 %}{% for i in range(999) %}{% if a == b %}{% endif "
+         "%}{% endfor %}",
+         "steps",
+         {.steps = 200000}},
+        {"{% set s = ' ' * 99999 %}{% for i in range(999) %}{% if s.strip() %}{% endif %}{% endfor %}",
+         "steps",
+         {.steps = 200000}},
+        {"{% set s = 'x' * 99999 %}{% set t = s ~ 'y' %}{% for i in range(999) %}{% if t.startswith(s) %}{% "
+         "endif %}"
+         "{% endfor %}",
+         "steps",
+         {.steps = 200000}},
+        {"{% set s = 'x' * 99999 %}{% for i in range(999) %}{% if s.center(1) is sameas 'x' %}{% endif %}{% "
+         "endfor %}",
+         "steps",
+         {.steps = 200000}},
         {"{% set ns = namespace(s='x') %}{% for i in range(64) %}{% set ns.s = ns.s ~ ns.s %}{% endfor %}",
          "bytes",
          {0}},
