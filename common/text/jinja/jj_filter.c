@@ -2,7 +2,6 @@
 #include "text/jinja/jj_natives.h"
 
 #include "text/jinja/jj_case.h"
-#include "text/jinja/jj_format.h"
 #include "text/jinja/jj_method.h"
 #include "text/jinja/jj_op.h"
 #include "text/jinja/jj_show.h"

@@ -1,8 +1,6 @@
 /* Python's two ways to fill in a text: "%s %d" % values, and "{} {name}".format(values). Literal parts keep
  * their origins, as do texts that are filled in; digits have the origin of their number, and padding that of
  * the directive. */
-#include "text/jinja/jj_format.h"
-
 #include "text/jinja/jj_show.h"
 
 #include <inttypes.h>
@@ -313,7 +311,8 @@ static bool read_form(jj_run *r, form *f, const char *p, size_t len)
     return in_bounds(r, f->width, f->precision);
 }
 
-static bool put_formatted(jj_buf *b, form f, const jj_value *v)
+/* is_bare: no form was given. */
+static bool put_formatted(jj_buf *b, form f, bool is_bare, const jj_value *v)
 {
     jj_run *r = b->run;
     if (v->kind == JJ_STR) {
@@ -321,13 +320,16 @@ static bool put_formatted(jj_buf *b, form f, const jj_value *v)
             return bt_jj_fail(r, BT_EFORMAT, "Unknown format code '%c' for object of type 'str'", f.type);
         return put_text(b, f, v->s);
     }
-    if (jj_is_number(v) && !(v->kind == JJ_BOOL && !f.type)) {
+    if (jj_is_number(v) && !(v->kind == JJ_BOOL && is_bare)) {
         if (v->kind == JJ_FLOAT && f.type && strchr("bcdoxXs", f.type))
             return bt_jj_fail(r, BT_EFORMAT, "Unknown format code '%c' for object of type 'float'", f.type);
         if (v->kind != JJ_FLOAT && f.type == 's')
             return bt_jj_fail(r, BT_EFORMAT, "Unknown format code 's' for object of type 'int'");
         return v->kind == JJ_FLOAT ? put_real(b, f, v) : put_number(b, f, v);
     }
+    if (!is_bare)
+        return bt_jj_fail(r, BT_EFORMAT, "unsupported format string passed to %s.__format__",
+                          bt_jj_value_type(v));
     const jj_str *s = bt_jj_show_str(r, v);
     return s && put_text(b, f, s);
 }
@@ -381,7 +383,7 @@ static bool replacement(jj_buf *b, const jj_str *s, size_t at, size_t end, const
     if (name < end && s->ptr[name] != ':')
         return bt_jj_fail(r, BT_EFORMAT, "expected ':' after conversion specifier");
     if (name < end && !read_form(r, &f, s->ptr + name + 1, end - name - 1)) return false;
-    return put_formatted(b, f, &v);
+    return put_formatted(b, f, name + 1 >= end, &v);
 }
 
 bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_str *s, const jj_call *call)

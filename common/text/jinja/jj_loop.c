@@ -96,37 +96,54 @@ static bool give_native(jj_run *r, jj_value *ret, const jj_native *n, jj_value s
 
 bool bt_jj_loop_member(jj_run *r, jj_value *ret, bool *is_there, jj_loop *l, const jj_str *name)
 {
-    static const char *const names[] = {"index",    "index0",    "first",  "last",   "length",
-                                        "revindex", "revindex0", "depth",  "depth0", "nextitem",
-                                        "previtem", "cycle",     "changed"};
-    static const jj_native natives[] = {{"cycle", "*", 0, cycle}, {"changed", "*", 0, changed}};
+    enum {
+        INDEX,
+        INDEX0,
+        FIRST,
+        LAST,
+        LENGTH,
+        REVINDEX,
+        REVINDEX0,
+        DEPTH,
+        DEPTH0,
+        NEXT,
+        PREV,
+        CYCLE,
+        CHANGED
+    };
+    static const char *const names[] = {
+        [INDEX] = "index",    [INDEX0] = "index0",     [FIRST] = "first",         [LAST] = "last",
+        [LENGTH] = "length",  [REVINDEX] = "revindex", [REVINDEX0] = "revindex0", [DEPTH] = "depth",
+        [DEPTH0] = "depth0",  [NEXT] = "nextitem",     [PREV] = "previtem",       [CYCLE] = "cycle",
+        [CHANGED] = "changed"};
+    static const jj_native cycles = {"cycle", "*", 0, cycle}, changes = {"changed", "*", 0, changed};
+    const jj_value self = {.kind = JJ_LOOP, .is_template = true, .loop = l};
     size_t i = 0;
     while (i < sizeof names / sizeof *names && !jj_str_is(name, names[i], strlen(names[i]))) i++;
     *is_there = i < sizeof names / sizeof *names;
     bool is_more = false;
-    if (((i == 3 || i == 9) && !peek(l, &is_more)) || (i >= 4 && i <= 6 && !count(l))) return false;
+    if ((i == LAST || i == NEXT) && !peek(l, &is_more)) return false;
+    if ((i == LENGTH || i == REVINDEX || i == REVINDEX0) && !count(l)) return false;
     switch (i) {
-    case 0: *ret = jj_int(l->index0 + 1); break;
-    case 1: *ret = jj_int(l->index0); break;
-    case 2: *ret = jj_bool(l->index0 == 0); break;
-    case 3: *ret = jj_bool(!is_more); break;
-    case 4: *ret = jj_int(l->length); break;
-    case 5: *ret = jj_int(l->length - l->index0); break;
-    case 6: *ret = jj_int(l->length - l->index0 - 1); break;
-    case 7: *ret = jj_int(l->depth0 + 1); break;
-    case 8: *ret = jj_int(l->depth0); break;
-    case 9:
+    case INDEX: *ret = jj_int(l->index0 + 1); break;
+    case INDEX0: *ret = jj_int(l->index0); break;
+    case FIRST: *ret = jj_bool(l->index0 == 0); break;
+    case LAST: *ret = jj_bool(!is_more); break;
+    case LENGTH: *ret = jj_int(l->length); break;
+    case REVINDEX: *ret = jj_int(l->length - l->index0); break;
+    case REVINDEX0: *ret = jj_int(l->length - l->index0 - 1); break;
+    case DEPTH: *ret = jj_int(l->depth0 + 1); break;
+    case DEPTH0: *ret = jj_int(l->depth0); break;
+    case NEXT:
         if (!is_more) return bt_jj_value_undefined(r, ret, "there is no next item");
         *ret = l->after;
         break;
-    case 10:
+    case PREV:
         if (l->index0 == 0) return bt_jj_value_undefined(r, ret, "there is no previous item");
         *ret = l->before;
         break;
-    case 11:
-    case 12:
-        return give_native(r, ret, &natives[i - 11],
-                           (jj_value){.kind = JJ_LOOP, .is_template = true, .loop = l});
+    case CYCLE: return give_native(r, ret, &cycles, self);
+    case CHANGED: return give_native(r, ret, &changes, self);
     default: break;
     }
     return true;

@@ -2,7 +2,7 @@
 #include "text/jinja/jj_method.h"
 
 #include "text/jinja/jj_case.h"
-#include "text/jinja/jj_format.h"
+#include "text/jinja/jj_show.h"
 
 #include <string.h>
 

@@ -1,9 +1,9 @@
 /* Operators. A number that was computed with one of the request's is the request's. */
 #include "text/jinja/jj_op.h"
 
-#include "text/jinja/jj_format.h"
 #include "text/jinja/jj_loop.h"
 #include "text/jinja/jj_method.h"
+#include "text/jinja/jj_show.h"
 
 #include <math.h>
 #include <string.h>

@@ -149,7 +149,7 @@ static bool json_text(jj_buf *b, const jj_str *s, bool is_ascii)
     for (size_t i = 0, bytes = 1; i < s->len; i += bytes) {
         const unsigned char first = (unsigned char)s->ptr[i];
         bytes = 1;
-        if (first >= ' ' && first != '"' && first != '\\' && (first < 0x80 || !is_ascii)) continue;
+        if (first >= ' ' && first != '"' && first != '\\' && (first < 0x7f || !is_ascii)) continue;
         const uint32_t c = bt_jj_code(s->ptr, s->len, i, &bytes);
         const char *p = c ? strchr("\"\"\\\\\nn\rr\tt\ff\bb", (int)c) : NULL;
         char esc[16];

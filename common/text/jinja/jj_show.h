@@ -2,7 +2,7 @@
 #define BT_JINJA_JJ_SHOW_H
 #include "text/jinja/jj_value.h"
 
-/* Values as text: str() and repr() of Python, and JSON as json.dumps writes it. */
+/* Values as text: str() and repr() of Python, JSON as json.dumps writes it, and values filled into a text. */
 
 /* The text that {{ v }} adds. */
 bool bt_jj_show_add(jj_buf *b, const jj_value *v);
@@ -19,4 +19,8 @@ typedef struct jj_json_form {
     bool is_ascii, is_sorted;
 } jj_json_form;
 bool bt_jj_show_json(jj_buf *b, const jj_value *v, const jj_json_form *form);
+
+/* s % v, and s.format(...): jj_format.c. */
+bool bt_jj_format_percent(jj_run *r, jj_value *ret, const jj_str *s, const jj_value *v);
+bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_str *s, const jj_call *call);
 #endif
