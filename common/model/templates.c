@@ -169,7 +169,10 @@ bt_err bt_templates_open(bt_templates *ret, const bt_gguf *g, const bt_tokenizer
         bt_templates_close(&t);
         return bt_fail(fault, e, "%s", why.text);
     }
-    if (e < 0) (void)bt_fail(&t.why, e, "%.170s; " PLAIN_PROMPT, why.text);
+    char shown[171];
+    if (e < 0)
+        (void)bt_fail(&t.why, e, "%s; " PLAIN_PROMPT,
+                      bt_utf8_show(shown, sizeof shown, why.text, strlen(why.text)));
     *ret = t;
     return BT_OK;
 }

@@ -17,7 +17,7 @@ typedef struct bt_templates {
     char *from;    /* the one in force: one of those names, of BT_TEMPLATES_BUILT_IN, or a path; NULL: none */
     char *text;    /* its source; NULL: none */
     bt_chat *chat; /* NULL: no chats, and `why` says so */
-    bt_fault why;
+    bt_fault why;  /* printable ASCII */
 } bt_templates;
 
 /* Chooses the template. choice NULL: the file's default, or its only one; else the name of one of the file's, of one

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NAMES = 3, FIXED_VARS = 4, MAX_KWARGS = 64 };
+enum { NAMES = 3, FIXED_VARS = 4 };
 
 _Static_assert((int)BT_CHAT_MAX_TEMPLATE_BYTES == (int)BT_JINJA_MAX_SOURCE_BYTES, "as the interpreter says");
 
@@ -88,7 +88,7 @@ static bt_err normal_messages(json_t **ret, const json_t *messages, bt_fault *fa
 
 /* Variables in transformers' order: the tokens' names, what the request adds, then what every chat has; the
  * last of one name counts. Returns how many. */
-static size_t list_vars(bt_jinja_var ret[NAMES + MAX_KWARGS + FIXED_VARS], const bt_chat *chat,
+static size_t list_vars(bt_jinja_var ret[NAMES + BT_CHAT_MAX_KWARGS + FIXED_VARS], const bt_chat *chat,
                         const bt_chat_talk *talk, const json_t *messages)
 {
     size_t n = 0;
@@ -127,12 +127,12 @@ static bt_err take_text(bt_chat_prompt *ret, bt_jinja_text *text, bt_fault *faul
 
 bt_err bt_chat_render(bt_chat_prompt *ret, const bt_chat *chat, const bt_chat_talk *talk, bt_fault *fault)
 {
-    bt_jinja_var var[NAMES + MAX_KWARGS + FIXED_VARS];
+    bt_jinja_var var[NAMES + BT_CHAT_MAX_KWARGS + FIXED_VARS];
     bt_jinja_text text = {0};
     json_t *messages = NULL;
-    if (json_object_size(talk->kwargs) > MAX_KWARGS)
+    if (json_object_size(talk->kwargs) > BT_CHAT_MAX_KWARGS)
         return bt_fail(fault, BT_ELIMIT, "%zu variables for the chat template; at most %d are allowed",
-                       json_object_size(talk->kwargs), MAX_KWARGS);
+                       json_object_size(talk->kwargs), BT_CHAT_MAX_KWARGS);
     bt_err e = normal_messages(&messages, talk->messages, fault);
     if (e < 0) return e;
     const bt_jinja_input in = {.var = var, .vars = list_vars(var, chat, talk, messages), .now_s = talk->now_s,

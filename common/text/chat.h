@@ -19,6 +19,7 @@ struct json_t;
 enum {
     BT_CHAT_MAX_TEMPLATE_BYTES = 65536,
     BT_CHAT_MAX_MESSAGES = 4096,
+    BT_CHAT_MAX_KWARGS = 64,
     BT_CHAT_MAX_ENDS = 16,
 };
 

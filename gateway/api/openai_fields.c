@@ -620,8 +620,8 @@ static bt_err pass_effort(gw_reader *p, json_t *root)
     static const char all[] = "chat_template_kwargs", name[] = "reasoning_effort";
     if (!p->effort || json_object_get(p->r.talk.kwargs, name)) return BT_OK;
     json_t *kwargs = p->r.talk.kwargs ? json_copy((json_t *)p->r.talk.kwargs) : json_object();
-    if (json_object_set(kwargs, name, p->effort) < 0 || json_object_set_new(root, all, kwargs) < 0)
-        return gw_read_no_memory(p);
+    const int failed = json_object_set(kwargs, name, p->effort);
+    if (json_object_set_new(root, all, kwargs) < 0 || failed) return gw_read_no_memory(p);
     p->r.talk.kwargs = json_object_get(root, all);
     return BT_OK;
 }

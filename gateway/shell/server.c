@@ -302,7 +302,7 @@ static void add_name(server *s, const char *name)
     s->names_len++;
 }
 
-/* The alias, the name or file name that was given, the known name of the model,, and the name inside the
+/* The alias, the known name of the model, the name or file name that was given, and the name inside the
  * file. */
 static void name_model(server *s, const char *path, const char *name_in_file)
 {

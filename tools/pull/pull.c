@@ -131,7 +131,7 @@ static bt_err write_requirement(const char *path, const bt_known_part *p, bt_fau
     return bt_file_replace(path, line, strlen(line), 0600, fault);
 }
 
-/* The first line of what a program said that tells something. */
+/* The words of a program that failed. */
 static void say(const bt_buf *said)
 {
     bt_wait_end();

@@ -2,6 +2,7 @@
  * none. */
 #include "model/templates.h"
 #include "model/gguf.h"
+#include "text/utf8.h"
 #include "tests/helpers/model/tiny_gguf.h"
 #include "tests/helpers/temp_folder.h"
 
@@ -120,6 +121,9 @@ static void takes_a_file(void **s)
         f.text, "built in: chatml, llama3, mistral, gemma; in the model file: default, tool_use, rag"));
 }
 
+#define TWENTY \
+    "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9" \
+    "\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9\xc3\xa9"
 static void says_why_there_is_none(void **s)
 {
     static const struct {
@@ -140,6 +144,12 @@ static void says_why_there_is_none(void **s)
         if (!strstr(t.why.text, cases[i].why)) fail_msg("'%s', not '%s'", t.why.text, cases[i].why);
         bt_templates_close(&t);
     }
+    /* a name that is cut within a character is still text for JSON */
+    static const char *const cut[] = {"", "{{ 1 | a" TWENTY TWENTY " }}", NULL};
+    assert_int_equal(open_with(&t, cut, NULL, &f), BT_OK);
+    assert_non_null(strstr(t.why.text, "No filter named 'a??"));
+    assert_true(bt_utf8_valid(t.why.text, strlen(t.why.text), NULL));
+    bt_templates_close(&t);
     /* who asked for it gets no other */
     assert_int_equal(open_with(&t, broken, "default", &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "does not parse: line 1"));
