@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { BLOCK = 64 /* rows that are factored together: they read the rows before them once */ };
+
 static const bt_gptq_code *code(void)
 {
 #if defined(__x86_64__)
@@ -57,6 +59,19 @@ static bt_err sort(float *h, uint32_t *order, size_t k, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
 }
 
+/* The block's own columns, of which each needs those before it. */
+static void factor_end(const bt_gptq_factor_job *j, const bt_gptq_code *c)
+{
+    const size_t k = j->k;
+    for (size_t i = j->begin; i < j->end; i++) {
+        double *row = j->l + i * k;
+        for (size_t n = j->begin; n < i; n++)
+            row[n] = (row[n] - c->dot(row, j->l + n * k, n)) / j->l[n * k + n];
+        const double d = row[i] - c->dot(row, row, i);
+        row[i] = sqrt(d > 0 ? d : 1e-30);
+    }
+}
+
 bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fault *fault)
 {
     const bt_gptq_code *c = code();
@@ -82,10 +97,10 @@ bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fa
         const double d = j.l[i * k + i];
         j.l[i * k + i] = (d > 0 ? d : 1) + 0.01 * mean;
     }
-    for (j.column = 0; j.column < k; j.column++) {
-        double *row = j.l + j.column * k, d = row[j.column] - c->dot(row, row, j.column);
-        row[j.column] = sqrt(d > 0 ? d : 1e-30);
-        bt_pool_run(k - j.column > 64 ? pool : NULL, c->factor, &j);
+    for (j.begin = 0; j.begin < k; j.begin = j.end) {
+        j.end = k - j.begin < BLOCK ? k : j.begin + BLOCK;
+        bt_pool_run(pool, c->factor, &j);
+        factor_end(&j, c);
     }
     bt_pool_run(pool, c->invert, &j);
     for (size_t i = 0; i < k; i++) {

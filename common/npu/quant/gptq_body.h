@@ -3,7 +3,7 @@
 
 #include <math.h>
 
-enum { LANES = 16, ROWS = 16, TOKENS = 4 };
+enum { LANES = 16, ROWS = 16, TOKENS = 4, STRIP = 32 };
 
 static void add_part(void *ud, size_t part, size_t parts)
 {
@@ -35,30 +35,46 @@ static double dot(const double *a, const double *b, size_t count)
     return lane[0];
 }
 
+/* A row needs the rows before it, and no other of the block. Each of those is read once for all rows of the part. */
 static void factor_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_factor_job *j = ud;
-    const size_t c = j->column, k = j->k;
+    const size_t k = j->k;
     size_t r0, r1;
-    bt_pool_slice(&r0, &r1, k - c - 1, 1, part, parts);
-    for (size_t r = c + 1 + r0; r < c + 1 + r1; r++)
-        j->l[r * k + c] = (j->l[r * k + c] - dot(j->l + r * k, j->l + c * k, c)) / j->l[c * k + c];
+    bt_pool_slice(&r0, &r1, j->end - j->begin, 1, part, parts);
+    for (size_t c = 0; c < j->begin; c++)
+        for (size_t r = j->begin + r0; r < j->begin + r1; r++)
+            j->l[r * k + c] = (j->l[r * k + c] - dot(j->l + r * k, j->l + c * k, c)) / j->l[c * k + c];
 }
 
-/* A part makes whole columns of m, the inverse of the lower triangle l: no column needs another. */
+/* sum[c] -= the sum over p of l[p] m[p, c], in order of p, for the columns of a strip; m has k columns. */
+static void take_rows(double sum[STRIP], const double *l, const double *m, size_t k, size_t rows, size_t columns)
+{
+    if (columns == STRIP)
+        for (size_t p = 0; p < rows; p++)
+            for (size_t c = 0; c < STRIP; c++) sum[c] -= l[p] * m[p * k + c];
+    else
+        for (size_t p = 0; p < rows; p++)
+            for (size_t c = 0; c < columns; c++) sum[c] -= l[p] * m[p * k + c];
+}
+
+/* A part makes whole columns of m, the inverse of the lower triangle l: no column needs another. A strip of them stays
+ * in the cache. What lies above the diagonal is 0. */
 static void invert_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_factor_job *j = ud;
     const size_t k = j->k;
-    size_t c0, c1;
-    bt_pool_slice(&c0, &c1, k, 1, part, parts);
-    for (size_t r = 0; r < k; r++) {
-        double *m = j->m + r * k;
-        const double *l = j->l + r * k;
-        for (size_t p = c0; p < r; p++)
-            for (size_t c = c0; c < c1 && c <= p; c++) m[c] -= l[p] * j->m[p * k + c];
-        for (size_t c = c0; c < c1 && c < r; c++) m[c] /= l[r];
-        if (r >= c0 && r < c1) m[r] = 1 / l[r];
+    size_t begin, end;
+    bt_pool_slice(&begin, &end, k, 1, part, parts);
+    for (size_t c0 = begin; c0 < end; c0 += STRIP) {
+        const size_t columns = end - c0 < STRIP ? end - c0 : STRIP;
+        for (size_t r = c0; r < k; r++) {
+            double sum[STRIP] = {0}, *m = j->m + r * k + c0;
+            const double *l = j->l + r * k;
+            take_rows(sum, l + c0, j->m + c0 * k + c0, k, r - c0, columns);
+            for (size_t c = 0; c < columns && c0 + c < r; c++) m[c] = sum[c] / l[r];
+            if (r - c0 < columns) m[r - c0] = 1 / l[r];
+        }
     }
 }
 

@@ -11,14 +11,15 @@ typedef struct bt_gptq_add_job {
     size_t t, k;
 } bt_gptq_add_job;
 typedef struct bt_gptq_factor_job {
-    double *l, *m;
-    size_t k, column;
-} bt_gptq_factor_job; /* [k, k] */
+    double *l, *m; /* [k, k] */
+    size_t k, begin, end;
+} bt_gptq_factor_job;
 
 typedef struct bt_gptq_code {
     bt_pool_fn *add;             /* bt_gptq_add_job */
-    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: factor makes column `column` of the Cholesky factor l below
-                                    the diagonal; invert makes m, the inverse of l */
+    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: factor makes the columns before `begin` of the rows begin ..
+                                    end - 1 of the Cholesky factor l, whose rows before them are made; invert makes m,
+                                    the inverse of l */
     double (*dot)(const double *a, const double *b, size_t count);
     void (*round)(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
                   const float *u);

@@ -41,7 +41,7 @@ static void variants_give_the_same_bits(void **state)
             bt_gptq_add_job add = {h[v], x, T, k};
             code[v]->add(&add, 0, 1);
             for (size_t i = 0; i < k * k; i++) l[v][i] = bt_rng_uniform(3, i) - 0.5 + (i % (k + 1) == 0);
-            bt_gptq_factor_job factor = {l[v], m[v], k, k / 2};
+            bt_gptq_factor_job factor = {l[v], m[v], k, k / 2, k};
             code[v]->factor(&factor, 0, 1);
             code[v]->invert(&factor, 0, 1);
             for (size_t i = 0; i < ROWS * k; i++) w[v][i] = (float)(bt_rng_uniform(4, i) - 0.5);
