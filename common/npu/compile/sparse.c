@@ -220,7 +220,8 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     }
     if (w->out) return;
     if (step->kind == BT_OP_LINEAR) w->last = step->weight;
-    const bool adds = step->kind == BT_OP_LINEAR && step->weight == BT_WEIGHT_O,
+    const bool is_after = bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER;
+    const bool adds = step->weight == (is_after ? BT_WEIGHT_ATTN_NORM : BT_WEIGHT_O),
                ends = step->kind == BT_OP_ADD && w->last == BT_WEIGHT_DOWN;
     if (!adds && !ends && step->kind != BT_OP_EMBED) return;
     for (size_t row = 0; row < rows; row++) sum += size_of(out + row * step->out_width, step->out_width);

@@ -186,6 +186,25 @@ static void packages_are_near_the_reference_and_nothing_changes_a_bit(void **sta
         }
 }
 
+static void sparse_attention_is_the_same_however_prompts_are_cut(void **state)
+{
+    (void)state;
+    for (int a = 0; a < BT_ARCHS; a++) {
+        const tiny_gguf_spec s = spec_of(a);
+        world w = begin(&s);
+        uint64_t hash[2];
+        for (int i = 0; i < 2; i++) {
+            bt_pkg *pkg =
+                npu_kit_sparse(w.kit.model, "sparse:0.5,dense=0", i ? "chunk:64+tail:1" : "chunk:16", CTX);
+            const bt_prefill_config c = {.engine = "npu", .pkg = pkg, .threads = 1, .ctx_tokens = CTX};
+            run(w.logits, &w, &c, &hash[i]);
+            bt_pkg_close(pkg);
+        }
+        assert_true(hash[0] == hash[1]);
+        end(&w);
+    }
+}
+
 static void add_key(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.9f); }
 
 static void each_multiplier_decides_something(void **state)
@@ -267,6 +286,7 @@ int main(void)
         cmocka_unit_test(host_agrees_with_the_reference_and_nothing_changes_a_bit),
         cmocka_unit_test(decoding_is_near_the_reference_and_drafts_change_no_bit),
         cmocka_unit_test(packages_are_near_the_reference_and_nothing_changes_a_bit),
+        cmocka_unit_test(sparse_attention_is_the_same_however_prompts_are_cut),
         cmocka_unit_test(each_multiplier_decides_something),
         cmocka_unit_test(a_layer_without_positions_is_seen_in_the_answer),
         cmocka_unit_test(norms_behind_the_blocks_stay_on_the_companion_by_name),
