@@ -154,6 +154,6 @@ typedef struct sim_cluster_gateway {
 uint32_t sim_cluster_gateways(const sim_cluster *c);
 sim_cluster_gateway sim_cluster_look_gateway(const sim_cluster *c, uint32_t number);
 uint64_t sim_cluster_events(const sim_cluster *c);  /* brain steps */
-uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of requests to nodes and refusals, in order */
+uint64_t sim_cluster_choices(const sim_cluster *c); /* digest of requests to nodes and all refusals, in order */
 uint64_t sim_cluster_digest(const sim_cluster *c);  /* of every message sent: who, when, what kind */
 #endif

@@ -1,4 +1,5 @@
 /* Gateways: their brains, one thread each whose time is counted, and the caller behind them. */
+#include "base/rng.h"
 #include "simulate/inner.h"
 
 #include <stdio.h>
@@ -165,6 +166,8 @@ void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev)
         } else if (a->type == GW_DO_DONE || a->type == GW_DO_FAIL) {
             c->ended++;
             if (c->over) c->over[a->request] = true;
+            if (a->type == GW_DO_FAIL && a->u.fail.kind == GW_FAIL_OVERLOADED)
+                c->choices = bt_rng_u64(c->choices ^ a->request, g->place);
             c->client.end(c->client.ud, a->request, a, c->now_ns);
         }
     }

@@ -1,4 +1,5 @@
-/* The price of a row by common/device: a kernel as the step or the program that has nothing else. */
+/* The price of a row, by what forecasts it: a kernel by common/device as the step or the program that has
+ * nothing else, a prompt on an NPU by the programs that the compiler would make. */
 #include "tests/validate/validate.h"
 #include "device/energy.h"
 
@@ -58,6 +59,7 @@ const char *val_switch_off(int term)
         "launches",  "small operators' least", "dispatch",     "sequences",       "rates below the peak"};
     for (size_t i = 0; i < haves; i++) free(have[i]);
     haves = 0;
+    val_programs_forget(true);
     off = term;
     return names[term];
 }
@@ -98,6 +100,7 @@ const bt_profile *val_profile(const val_row *r, const char **why)
 
 void val_use_time(const val_pair *p, const bt_profile_time *t)
 {
+    val_programs_forget(false);
     for (size_t i = 0; i < haves; i++) {
         loaded *l = have[i];
         if (l->why || strcmp(l->device, p->device) || strcmp(l->stack, p->stack)) continue;
@@ -277,32 +280,6 @@ static double run_us(const bt_profile *p, const bt_price_model *m, const val_row
     return us;
 }
 
-/* "128", "32+64", "32:256" (all multiples of the first), "@4096" behind it: the context that they are static
- * in. */
-static double programs_us(const bt_profile *p, const val_row *r, const bt_dims *s, bt_price_recipe f)
-{
-    static bt_price price;
-    uint32_t rows[BT_PRICE_MAX_PROGRAMS];
-    size_t n = 0;
-    const char *t = r->programs, *at = strchr(t, '@');
-    bt_fault fault;
-    char *end;
-    if (at) f.ctx = (uint32_t)atoi(at + 1);
-    for (; n < BT_PRICE_MAX_PROGRAMS; t = end + 1) {
-        rows[n++] = (uint32_t)strtoul(t, &end, 10);
-        if (*end == ':')
-            for (const uint32_t most = (uint32_t)strtoul(end + 1, &end, 10), by = rows[n - 1];
-                 rows[n - 1] < most && n < BT_PRICE_MAX_PROGRAMS; n++)
-                rows[n] = rows[n - 1] + by;
-        if (*end != '+') break;
-    }
-    if (bt_price_of_dims(&price, p, s, &f, rows, n, &fault) < 0) val_die(r->shape, fault.text);
-    double us = 0;
-    for (uint64_t tokens = r->rows; tokens <= r->rows_to; tokens++)
-        us += (double)bt_price_prompt(&price, tokens).ns;
-    return us / (double)(r->rows_to - r->rows + 1) / 1e3;
-}
-
 static double joules(val_row *r, const bt_profile *p, const bt_price_model *m)
 {
     const bt_price_step s = r->kind == VAL_JOULES_STEP ? bt_price_decode_step(r->batch, r->context)
@@ -323,7 +300,7 @@ static double whole_us(val_row *r, const bt_profile *p, const bt_price_recipe *f
     case VAL_RUN: return run_us(p, &m, r);
     case VAL_JOULES_PROMPT:
     case VAL_JOULES_STEP: return joules(r, p, &m);
-    case VAL_PROMPT: return *r->programs ? programs_us(p, r, s, *f) : prompt_us(p, &m, r->rows, &nothing);
+    case VAL_PROMPT: return *r->programs ? val_programs_us(r, p, s, f) : prompt_us(p, &m, r->rows, &nothing);
     case VAL_LINEAR:
     case VAL_MATRIX:
     case VAL_PRODUCTS:

@@ -65,6 +65,11 @@ void val_use_profile(const char *path);
 const bt_profile *val_profile(const val_row *r, const char **why);
 /* Sets modelled, or unpriced. */
 void val_price(val_row *r);
+/* Microseconds of a row's prompt by the programs that the compiler would make (programs.c); 0 with unpriced set: it
+ * makes none of such a model. */
+double val_programs_us(val_row *r, const bt_profile *p, const bt_dims *s, const bt_price_recipe *f);
+/* Times of a profile have changed; is_compiled_too: so much that programs may be others. */
+void val_programs_forget(bool is_compiled_too);
 /* A term that profiles are priced without from now on; 0: with all. NULL: there is no such term. */
 enum { VAL_TERMS = 10 };
 const char *val_switch_off(int term);
