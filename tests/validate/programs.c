@@ -130,8 +130,7 @@ static double serial_us(bt_price_pkg *price, uint64_t tokens)
     return us;
 }
 
-/* Of a model of which only the number of weights is known nothing can be compiled: its price is arithmetic.
- */
+/* Nothing can be compiled where only the number of weights is known: the price is arithmetic. */
 static double arithmetic_us(const val_row *r, const bt_profile *p, const bt_dims *s, const bt_price_recipe *f)
 {
     static bt_price price;
