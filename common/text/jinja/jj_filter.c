@@ -256,7 +256,7 @@ static bool read_float(double *ret, const jj_str *s)
         const bool is_gap = c == '_' && i > begin && isdigit((unsigned char)s->ptr[i - 1]) && i + 1 < end &&
                             isdigit((unsigned char)s->ptr[i + 1]);
         if (is_gap) continue;
-        if (c == 'x' || c == 'X' || c == '(' || n + 1 == sizeof text) return false;
+        if (!c || c == 'x' || c == 'X' || c == '(' || n + 1 == sizeof text) return false;
         text[n++] = c;
     }
     text[n] = '\0';

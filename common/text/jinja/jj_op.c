@@ -83,7 +83,8 @@ static bool real_math(jj_run *r, jj_value *ret, jj_op op, double a, double b)
         return bt_jj_fail(r, BT_EFORMAT, "complex numbers are not known");
     double mod = op == JJ_FLOOR || op == JJ_MOD ? fmod(a, b) : 0;
     if (mod != 0 && (b < 0) != (mod < 0)) mod += b;
-    const double floored = op == JJ_FLOOR ? floor((a - mod) / b + 0.5) : 0;
+    const double whole = op == JJ_FLOOR ? (a - mod) / b : 0, below = floor(whole),
+                 floored = below + (whole - below > 0.5);
     *ret = jj_float(op == JJ_ADD   ? a + b
                     : op == JJ_SUB ? a - b
                     : op == JJ_MUL ? a * b

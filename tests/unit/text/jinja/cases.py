@@ -42,7 +42,7 @@ lines@indent(2)|lines@indent(2, true, true)|lines@indent('> ')|s@truncate(5)|s@t
 '%s!'@format(s)|1500@filesizeformat|'a b/c'@urlencode|s@list@length|a@string@length|true@string|n@string|nothing@length|[1, [2, 3]] == [1, [2, 3]]|1 == true|'a' < 'b'
 range(10)[::3]|range(3, 20, 4)[-1::-2]|range(5)[9:]|range(-9223372036854775807, 9223372036854775807, 4611686018427387904)@list
 s@truncate(9223372036854775807)|s.center(-9223372036854775807 - 1)|s@center(-9223372036854775807 - 1)|s.rjust(-9223372036854775807 - 1)|-0.5@filesizeformat|'%*d/%-3d/' % (-4, 5, 6)
-ls@map('map', 'upper')@map('list')@list|{(1, (2, 'x')): 3}.get((1, (2, 'x')))|s is sameas s|'{:5}/{}'.format(true, true)|'\\x7f\u00e9'@tojson(ensure_ascii=true)
+ls@map('map', 'upper')@map('list')@list|{(1, (2, 'x')): 3}.get((1, (2, 'x')))|s is sameas s|4503599627370497.0 // 1|-7.5 // 2|'{:5}/{}'.format(true, true)|'\\x7f\u00e9'@tojson(ensure_ascii=true)
 strftime_now('%d %b %Y')|strftime_now('%Y-%m-%dT%H:%M:%S.%f%z')|dict(a=1, b='x')|namespace(a=1).a|ms[0].role ~ ms[-1]['content']|s.nothing|d.nothing is defined|'\\u65e5'@upper
 """.strip().replace("\n", "|").split("|")
 EXPRESSIONS = ["{{ " + e.replace("@", " | ") + " }}" for e in EXPRESSIONS]
