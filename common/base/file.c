@@ -41,8 +41,9 @@ bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault)
     return e;
 }
 
-static bt_err write_all(int fd, const uint8_t *p, size_t n)
+bt_err bt_file_write(int fd, const void *bytes, size_t n)
 {
+    const uint8_t *p = bytes;
     while (n) {
         const ssize_t done = write(fd, p, n);
         if (done < 0 && errno == EINTR) continue;
@@ -203,7 +204,7 @@ bt_err bt_file_replace(const char *path, const void *bytes, size_t n, unsigned m
     bt_file_new f;
     bt_err e = bt_file_begin(&f, path, fault);
     if (e < 0) return e;
-    e = write_all(f.fd, bytes, n);
+    e = bt_file_write(f.fd, bytes, n);
     e = e < 0 ? bt_fail(fault, e, "cannot write '%s': %s", f.path, strerror(errno))
               : bt_file_keep(&f, mode, fault);
     bt_file_done(&f);

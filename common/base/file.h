@@ -11,6 +11,9 @@
 /* Appends the content of `path` to *buf; BT_ELIMIT past the buffer's limit, BT_EIO. */
 bt_err bt_file_read(bt_buf *buf, const char *path, bt_fault *fault);
 
+/* All n bytes to an open file or pipe. BT_EIO, and errno says why. */
+bt_err bt_file_write(int fd, const void *bytes, size_t n);
+
 /* Puts n bytes at `path` so that after a crash either the old or the new content is there, whole: temporary file beside
  * it, fsync, rename, fsync of the directory. `mode` is the new file's, less the umask.
  * BT_EIO; BT_EARG where a directory, device or pipe has the name. */

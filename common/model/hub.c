@@ -153,8 +153,8 @@ static bool is_number(const char *s, size_t *ret)
 const char *bt_hub_quant_of(const char *path, size_t *ret_stem, size_t *ret_part, size_t *ret_parts)
 {
     size_t n = strlen(path) - (sizeof ending - 1), part = 1, parts = 1;
-    const char *tail = path + n - PART_CHARS;
-    if (n > PART_CHARS && tail[0] == '-' && is_number(tail + 1, &part) && strncmp(tail + 6, "-of-", 4) == 0 &&
+    const char *tail = n > PART_CHARS ? path + n - PART_CHARS : "";
+    if (tail[0] == '-' && is_number(tail + 1, &part) && strncmp(tail + 6, "-of-", 4) == 0 &&
         is_number(tail + 10, &parts))
         n -= PART_CHARS;
     else part = parts = 1;

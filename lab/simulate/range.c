@@ -1,6 +1,7 @@
 /* Rows of a sweep in processes, their points in memory and in a file. See range.h. */
 #include "lab/simulate/range.h"
 #include "base/err.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/rng.h"
 #include "lab/simulate/prices.h"
@@ -149,14 +150,9 @@ typedef struct hand {
 /* A whole line with its newline. BT_EIO. */
 static bt_err farm_say(int to, const char *line, bt_fault *fault)
 {
-    for (size_t len = strlen(line); len > 0;) {
-        const ssize_t n = write(to, line, len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return bt_fail(fault, BT_EIO, "cannot write a line of the sweep: %s", strerror(errno));
-        line += n;
-        len -= (size_t)n;
-    }
-    return BT_OK;
+    return bt_file_write(to, line, strlen(line)) < 0
+               ? bt_fail(fault, BT_EIO, "cannot write a line of the sweep: %s", strerror(errno))
+               : BT_OK;
 }
 
 static bt_err hire(const farm *f, hand *h, uint32_t piece, bt_fault *fault)

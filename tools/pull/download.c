@@ -1,6 +1,7 @@
 /* HTTPS with a token that stays at its server, redirects that are bounded, and files that go on where they
  * ended. */
 #include "tools/pull/download.h"
+#include "base/file.h"
 #include "crypto/sha256.h"
 
 #include <ctype.h>
@@ -135,15 +136,9 @@ static bt_err write_file(request *r, const char *bytes, size_t n)
     bt_sha256_add(&r->hash, bytes, n);
     r->at += n;
     if (r->got) r->got(r->ud, n);
-    while (n) {
-        const ssize_t done = write(r->fd, bytes, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0)
-            return bt_fail(r->fault, BT_ELIMIT, "cannot write what is fetched: %s", strerror(errno));
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return BT_OK;
+    return bt_file_write(r->fd, bytes, n) < 0
+               ? bt_fail(r->fault, BT_ELIMIT, "cannot write what is fetched: %s", strerror(errno))
+               : BT_OK;
 }
 
 static size_t on_bytes(char *bytes, size_t one, size_t n, void *ud)

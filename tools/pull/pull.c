@@ -248,14 +248,9 @@ static bt_err append(void *ud, const uint8_t *bytes, size_t n, bt_fault *fault)
     g->bytes += n;
     bt_sha256_add(&g->hash, bytes, n);
     tell(g->j, n);
-    while (n) {
-        const ssize_t done = write(g->out.fd, bytes, n);
-        if (done < 0 && errno == EINTR) continue;
-        if (done < 0) return bt_fail(fault, BT_EIO, "cannot write '%s': %s", g->j->file, strerror(errno));
-        bytes += done;
-        n -= (size_t)done;
-    }
-    return BT_OK;
+    return bt_file_write(g->out.fd, bytes, n) < 0
+               ? bt_fail(fault, BT_EIO, "cannot write '%s': %s", g->j->file, strerror(errno))
+               : BT_OK;
 }
 
 /* A member of a wheel, which is a zip file. Python's own library reads it; the wheel's hash was right. */

@@ -38,12 +38,8 @@ typedef struct images {
 
 static bt_err flush(images *m, bt_fault *fault)
 {
-    for (size_t done = 0; done < m->filled;) {
-        const ssize_t n = write(m->file.fd, m->buffer + done, m->filled - done);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return bt_fail(fault, BT_EIO, "cannot write '%s': %s", m->file.path, strerror(errno));
-        done += (size_t)n;
-    }
+    if (bt_file_write(m->file.fd, m->buffer, m->filled) < 0)
+        return bt_fail(fault, BT_EIO, "cannot write '%s': %s", m->file.path, strerror(errno));
     m->filled = 0;
     return BT_OK;
 }
