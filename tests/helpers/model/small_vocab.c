@@ -185,7 +185,7 @@ static bt_text_span joined(size_t i, const char *between)
 {
     static char name[NAME_MAX];
     size_t len = 0;
-    const size_t pair = i * 40503 % PAIRS, row = (i - PAIRS) / BYTES, half = (size_t)2 << row;
+    const size_t pair = i * 40503 % PAIRS, half = i < PAIRS ? 1 : (size_t)2 << (i - PAIRS) / BYTES;
     for (size_t part = 0; part < 2; part++) {
         if (part > 0 && *between) name[len++] = *between;
         if (i < PAIRS) add_byte(name, &len, (unsigned)(part == 0 ? pair / BYTES : pair % BYTES));
