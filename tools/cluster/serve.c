@@ -14,7 +14,7 @@
 #include "model/options.h"
 #include "model/weights.h"
 #include "npu/compile/obtain.h"
-#include "tools/pull/offer.h"
+#include "tools/pull/pull.h"
 #include "tools/search/auto.h"
 #include "tools/tool.h"
 

@@ -1,7 +1,7 @@
 /* baton pull: fetches models by name. */
 #include "base/wait.h"
 #include "tools/options.h"
-#include "tools/pull/offer.h"
+#include "tools/pull/pull.h"
 #include "tools/tool.h"
 
 #include <stdio.h>

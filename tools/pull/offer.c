@@ -1,5 +1,4 @@
 /* Fetching by any name, and offering to. */
-#include "tools/pull/offer.h"
 #include "model/hub.h"
 #include "model/store.h"
 #include "tools/pull/pull.h"

@@ -47,6 +47,16 @@ bt_err tool_pull_model(tool_pulled *ret, const bt_known *m, const tool_pull_conf
  * bt_hub_choose; BT_ELIMIT: the disk is too small, asked before anything is fetched. */
 bt_err tool_pull_hub(tool_pulled *ret, const char *text, const tool_pull_config *c, bt_fault *fault);
 
+/* Fetches a model by any name: one of the table, or hf:OWNER/NAME[:QUANT]. BT_EARG: there is no such name; errors of
+ * tool_pull_model and tool_pull_hub. */
+bt_err tool_offer_pull(tool_pulled *ret, const bt_known_table *t, const char *name, const tool_pull_config *c,
+                       bt_fault *fault);
+
+/* For commands that start with a model's name. A known model that is not here is fetched after a yes at the terminal, a
+ * hub's without a question. BT_OK as well where nobody can be asked, the answer is no, or with is_offline: whoever
+ * opens the model says that it is missing. */
+bt_err tool_offer_model(const char *name, const tool_pull_config *c, bt_fault *fault);
+
 /* Whether a file is there, with this size and hash. keeps_mark: what was compared is not compared again
  * (base/checked.h). BT_EIO: it is not there; BT_EFORMAT: it is another file. */
 bt_err tool_pull_check(const char *path, uint64_t bytes, const char *sha256, bool keeps_mark, bt_fault *fault);

@@ -13,8 +13,8 @@ eight --prefill 6:h100 --decode 2:h100 --ramp
 eight --prefill 7:h100 --decode 1:h100 --ramp
 eight --prefill 4:h100 --decode 4:h100 --colocated --chunk-tokens 512 --ramp
 eight --prefill 6:h100 --decode 2:h100 --speed 2 --draws 20
-short --synthetic in:15000,out:5,rate:1000 --concurrency 48 --limit 48 -m qwen3-32b --weights nvfp4 --kv-dtype fp8 \
-    --prefill 40:b200@trtllm --decode 6:b200x4@trtllm --link 400 --slots 80
+short --synthetic in:15000,out:5,rate:1000 --concurrency 48 --limit 48 -m qwen3-32b --max-queue 65536 --weights nvfp4 \
+    --kv-dtype fp8 --prefill 40:b200@trtllm --decode 6:b200x4@trtllm --link 400 --slots 80
 short trace.csv --limit 8 -m llama-3.2-1b -c 8192 --slo ttft:10s,tpot:150ms --ramp --speed 0.001 \
     --prefill 1:hexagon-v75 --decode 1:adreno-750 --link 1
 short trace.csv --limit 8 -m llama-3.1-8b --prefill 16:h100 --decode 8:h100 --link 400 \

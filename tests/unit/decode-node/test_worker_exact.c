@@ -384,7 +384,7 @@ static void soak(room *r, uint32_t requests)
            requests, (unsigned long long)r->firsts, (unsigned long long)r->restarts,
            (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
            (unsigned long long)r->mixed);
-    assert_true(r->firsts > 0 && r->restarts > 0 && r->needs > 0 && r->pieces > 0);
+    assert_true(r->firsts > 0 && r->needs > 0 && r->pieces > 0);
 }
 
 static void two_thousand_random_requests_give_what_each_gives_alone(void **state)
@@ -393,6 +393,7 @@ static void two_thousand_random_requests_give_what_each_gives_alone(void **state
     (void)state;
     open_room(&r, "llama", "host", "host", 2, 4);
     soak(&r, 2000);
+    assert_true(r.restarts > 0);
     assert_true(r.drafted > 0 && r.mixed > 0);
     close_room(&r);
 }
@@ -403,6 +404,7 @@ static void without_drafts_too_with_prompts_by_the_integer_npu_and_kv_of_8_bits(
     (void)state;
     open_room(&r, "llama", "npu", "host", 1, 0);
     soak(&r, 300);
+    assert_true(r.restarts > 0);
     assert_int_equal(r.drafted, 0);
     assert_int_equal(r.mixed, 0); /* rows of prompts and of answers are by two engines */
     close_room(&r);
@@ -414,6 +416,7 @@ static void by_the_integer_npu_from_end_to_end(void **state)
     (void)state;
     open_room(&r, "llama", "npu", "npu", 2, 4);
     soak(&r, 300);
+    assert_true(r.restarts > 0);
     assert_true(r.drafted > 0 && r.mixed > 0);
     close_room(&r);
 }
@@ -440,15 +443,19 @@ static void goes_on_from_every_number_of_known_tokens(void **state)
 static void other_architectures_give_what_each_request_gives_alone(void **state)
 {
     room r;
+    uint64_t restarts = 0; /* a stop may come when its answer is over, so a few requests may have none */
     (void)state;
     for (int a = BT_ARCH_QWEN2; a < BT_ARCHS; a++) {
         open_room(&r, bt_arch_of((bt_arch)a)->name, "host", "host", 2, 4);
         soak(&r, 60);
+        restarts += r.restarts;
         close_room(&r);
         open_room(&r, bt_arch_of((bt_arch)a)->name, "npu", "npu", 1, 4);
         soak(&r, 40);
+        restarts += r.restarts;
         close_room(&r);
     }
+    assert_true(restarts > 0);
 }
 
 int main(void)
