@@ -42,8 +42,7 @@ static const bt_opt opts[] = {
 const bt_opt_program tool_compare_program = {
     .name = "baton compare",
     .summary =
-        "results of `baton replay --json` and `baton simulate --json`, of --ramp and sweeps too, side by "
-        "side, with 95 % confidence intervals (bootstrap)",
+        "results of replay and simulate --json side by side, with 95 % confidence intervals (bootstrap)",
     .usage = "FILE FILE... [options]",
     .normal = "baton compare ONE.json OTHER.json",
     .opts = opts,
