@@ -221,7 +221,7 @@ demo: all
 	@sh deploy/demo.sh
 
 # ---- documents and install -------------------------------------------------------------------------
-# Pages that the programs print of themselves. What a cross build installs was made by this machine's programs.
+# Pages that the programs print of themselves. A cross build installs pages that this machine's programs made.
 PAGES := $(if $(CROSS),build/$(BUILD),$(B))/pages
 $(if $(CROSS),,$(PAGES)/made): docs/pages.sh docs/programs.sh $(PROGS:%=$(B)/bin/%)
 	@BATON_BIN=$(B)/bin sh docs/pages.sh $(@D)
@@ -254,7 +254,7 @@ help:
 clean:
 	rm -rf build bin
 
-# What help shows is no file.
+# Goals that help shows are no files.
 .PHONY: FORCE $(shell sed -n 's/^## \([^: ]*\):.*/\1/p' Makefile tests/tests.mk)
 .SECONDARY:
 .DEFAULT_GOAL := all

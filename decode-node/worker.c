@@ -53,7 +53,7 @@ typedef struct sequence {
     bt_msg_device_work device; /* not told yet: of the prompt here, or of steps since the last token */
 } sequence;
 
-/* What the sampler made of one item of a step. */
+/* The sampler's result for one item of a step. */
 typedef struct outcome {
     uint32_t first_row, tokens;
     bt_overflow overflow;

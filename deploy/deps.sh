@@ -1,5 +1,5 @@
 #!/bin/sh
-# What Baton needs from Debian 12, in one place.
+# The packages that Baton needs from Debian 12, in one place.
 #   deps.sh                 say what is missing; exit 1 if anything is
 #   deps.sh --install       install what is missing (apt-get, through sudo when not root)
 #   deps.sh --checks        with what only `make lint` and `make test-emulated` need
@@ -49,7 +49,7 @@ if [ -n "$need" ] && [ $install = 1 ]; then
     command -v apt-get > /dev/null || { echo "missing: $need-- no apt-get here; install them by hand" >&2; exit 1; }
     [ -z "$sudo" ] || command -v sudo > /dev/null || { echo "missing: $need-- run 'apt-get install $need' as root" >&2; exit 1; }
     echo "installing: $need" >&2
-    # What dpkg says of each file is shown only where something fails.
+    # The output of dpkg for each file is shown only where something fails.
     get() { said=$(DEBIAN_FRONTEND=noninteractive $sudo apt-get "$@" 2>&1) || { printf '%s\n' "$said" >&2; return 1; }; }
     get update -qq || true
     # shellcheck disable=SC2086

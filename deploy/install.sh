@@ -2,9 +2,9 @@
 # Copies what `make install` installs, and takes it away again:
 #   install.sh install BIN PAGES PROGRAM...     programs from BIN, manual pages and completion from PAGES (docs/pages.sh)
 #   install.sh uninstall
-# DESTDIR, PREFIX, BINDIR, MANDIR and COMPDIR in the environment say where; any of them may have spaces. What was copied
-# stands with its digest in PREFIX/share/baton/installed. Uninstall reads that list, removes what is still as it was
-# copied, and names what is not; nothing else is touched.
+# DESTDIR, PREFIX, BINDIR, MANDIR and COMPDIR in the environment say where; any of them may have spaces. Each copied
+# file stands with its digest in PREFIX/share/baton/installed. Uninstall reads that list, removes what is still as it
+# was copied, and names what is not; nothing else is touched.
 set -eu
 what=${1:?install or uninstall}
 shift
@@ -35,7 +35,7 @@ install)
     else
         echo "no manual pages and no completion: this machine's programs make them; run 'make docs' without CROSS first" >&2
     fi
-    # What an earlier install put elsewhere is still ours.
+    # Files that an earlier install put elsewhere are still ours.
     [ ! -f "$there" ] || awk 'NR == FNR { new[substr($0, 66)] = 1; next } !(substr($0, 66) in new)' "$there.new" "$there" > "$there.old"
     [ ! -f "$there.old" ] || cat "$there.old" >> "$there.new"
     rm -f "$there.old"

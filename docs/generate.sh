@@ -7,7 +7,7 @@ cd "$(dirname "$0")/.."
 out=${1:-.}
 . docs/programs.sh
 
-# Each line of stdin as an item of a list, at most 120 columns wide. What is behind a backquote stays on its line.
+# Each line of stdin as an item of a list, at most 120 columns wide. Words behind a backquote stay on its line.
 items() {
     awk '{
         n = split($0, part, "`"); text = ""

@@ -7,6 +7,6 @@ for p in $programs; do
 done
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-# What the environment sets must not reach the pages.
+# The caller's environment must not reach the pages.
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
 for p in $programs; do "$bin/$p" --print-options; done > "$work/options"

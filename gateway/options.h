@@ -7,14 +7,14 @@
 #include "base/opt.h"
 #include "model/defaults.h"
 
-/* How answers are drawn where a request does not say. Those that nobody gave are as the model's file says
+/* How answers are drawn where a request does not say. Options that nobody gave are as the model's file says
  * (model/defaults.h). */
 typedef struct gw_answer_options {
     double temp, top_p, min_p, repeat_penalty;
     int64_t top_k, max_answer;
 } gw_answer_options;
 
-/* What the option for this field holds. */
+/* The value of the option for this field. */
 double gw_answer_option_value(const gw_answer_options *o, bt_default_field field);
 
 /* Who may read /metrics, whose requests may name nodes, and who has a share of the nodes: choices of --metrics,

@@ -1,4 +1,4 @@
-/* Which profile prices a package, and its prices in the words of messages. */
+/* The profile that prices a package, and its prices in the words of messages. */
 #include "prefill-node/device.h"
 #include "engine/names.h"
 #include "npu/price/price_pkg.h"

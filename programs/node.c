@@ -66,7 +66,7 @@ static const bt_opt_program decode_program = {
     .opts = decode_opts,           .opt_count = BT_OPT_COUNT(decode_opts),
 };
 
-/* What both roles share, and what "auto" means. */
+/* The options that both roles share, and the meaning of "auto". */
 static void complete(config *c, bt_role first)
 {
     const bool is_decode = first == BT_ROLE_DECODE;

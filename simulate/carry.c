@@ -1,4 +1,4 @@
-/* What all places do alike: sending messages, setting timers, and counting work. See inner.h. */
+/* The work that all places do alike: sending messages, setting timers, and counting work. See inner.h. */
 #include "base/rng.h"
 #include "device/time.h"
 #include "simulate/inner.h"
@@ -116,7 +116,7 @@ uint32_t sim_cluster_place(const sim_cluster *c, const bt_incarnation *who)
                : UINT32_MAX;
 }
 
-/* What a codec would make of it; a decoded message borrows from c->buf. */
+/* The message as a codec would make it; a decoded message borrows from c->buf. */
 static bool travel(sim_cluster *c, bt_msg *ret, const bt_msg *m)
 {
     const size_t max = bt_msg_encoded_max(m);

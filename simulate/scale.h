@@ -31,7 +31,7 @@ typedef struct sim_scale {
 } sim_scale;
 void sim_scale_begin(sim_scale *s, const sim_scale_rule *rule);
 
-/* What the rule reads: of nodes of a model that serve in its role. */
+/* The rule's input: figures of a model's nodes that serve in its role. */
 typedef struct sim_scale_reading {
     uint32_t nodes;   /* that serve or load */
     uint32_t serving; /* 0: no figure is known but the queue */

@@ -1,5 +1,6 @@
 #!/bin/sh
-# What `make install` copies and `make uninstall` takes away, with a DESTDIR that has spaces and signs, of toy programs.
+# The files that `make install` copies and `make uninstall` takes away, with a DESTDIR that has spaces and signs, of toy
+# programs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
 unset MAKEFLAGS MFLAGS MAKELEVEL PREFIX BINDIR MANDIR COMPDIR DESTDIR CROSS
@@ -58,7 +59,7 @@ run_make uninstall "$dest" PREFIX=/usr
 same 'uninstalled twice' "$(files "$dest")" './usr/bin/other ./usr/share/man/man1/baton-fly.1 '
 same 'and says so' "$(grep -c 'nothing to remove' "$work/out")" 1
 
-# What was replaced since is not what was copied; pages of a build that is gone are.
+# A file that was replaced since is not the copied one; pages of a build that is gone are.
 dest=$work/plain
 run_make install "$dest" PREFIX=/usr
 echo changed > "$dest/usr/bin/baton"

@@ -94,8 +94,8 @@ count_program() {
     report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" "$ms"
 }
 
-# What the program $1 said of rows of the kernels' dispatch table (tests/helpers/rows.h), for tests/rows.sh; false where
-# it walked past one.
+# The lines that the program $1 printed on rows of the kernels' dispatch table (tests/helpers/rows.h), for
+# tests/rows.sh; false where it walked past one.
 walked() {
     sed -n -e 's/^\(ran\|missed\): \([a-z0-9]*\)$/\1 \2/p' -e 's/^\(skipped\): \([a-z0-9]*\): not of this machine$/\1 \2/p' "$out" |
         sort -u | sed "s|.*|& ${1#tests/}|" > "$TMPDIR/walked"
@@ -147,7 +147,7 @@ integration=$(find tests/integration -name "test_$only*.c" | sort)
 # shellcheck disable=SC2046
 [ -z "$integration" ] || cmocka_programs $((900 * slower)) $(echo $integration | sed "s|[^ ]*|$B/&|g; s|\.c||g")
 
-# What tests said that they left out, such as rows of the dispatch table that this machine cannot run.
+# The things that tests said they left out, such as rows of the dispatch table that this machine cannot run.
 [ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
 if [ "$only" = rows ] && grep -q '^skipped: [a-z0-9]*: not of this machine$' "$TMPDIR/said" 2> /dev/null; then
     echo "rows of the dispatch table ran nowhere" >&2

@@ -1,4 +1,4 @@
-# What tests, checks and measures: a part of the Makefile. docs/testing.md says which test sees which change.
+# The part of the Makefile that tests, checks and measures. docs/testing.md says which test sees which change.
 UNITS       := $(patsubst %.c,$(B)/%,$(call sources,tests/unit))
 INTEGRATION := $(patsubst %.c,$(B)/%,$(call sources,tests/integration))
 BENCHES     := $(patsubst %.c,$(B)/%,$(wildcard tests/bench/bench_*.c))
@@ -135,9 +135,9 @@ test-foreign: all build/release/tests/golden/write_tiny_gguf
 ## test-aarch64: the same for AArch64 (NEON, dotprod, i8mm), with all unit tests and the default model (RECIPES=w8a8: its package too, over an hour); SHORT=1: what CI runs of it
 test-aarch64:
 	@$(MAKE) test-foreign FOREIGN=aarch64 $(if $(SHORT),,WHOLE=1)
-# Kernels first, alone, so that they run while the rest is built. What fails keeps nothing else from its run. WHOLE:
-# all unit tests, and the default model; plain loops take minutes for that, so on AArch64 alone. SHORT: without
-# infinities and NaN, for which qemu takes two minutes.
+# Kernels first, alone, so that they run while the rest is built. A failure keeps nothing else from its run. WHOLE: all
+# unit tests, and the default model; plain loops take minutes for that, so on AArch64 alone. SHORT: without infinities
+# and NaN, for which qemu takes two minutes.
 FOREIGN_KERNELS := $(filter-out $(if $(SHORT),%/test_nonfinite),$(KERNEL_TESTS))
 FOREIGN_TESTS := $(ENGINES).c $(if $(WHOLE),$(filter-out tests/unit/kernels/%,$(UNITS:$(B)/%=%.c)))
 foreign: foreign-kernels foreign-programs

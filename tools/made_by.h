@@ -7,7 +7,7 @@
 /* A result says how it was made: the object `made_by` of --json and of pages. Its keys are `version`, `commit`
  * (null where the sources were no repository), `command`, `date` (UTC), `host`, `cpu`, `isa` (of the kernels here),
  * `options` (those in force by their names, as a user would write them; a list as an array) and, where a device was
- * asked for, `profiles`. What values hold that is their user's alone is left out (bt_opt_holds).
+ * asked for, `profiles`. The parts of values that are their user's alone are left out (bt_opt_holds).
  *
  * isa: what --isa says; NULL: the best of this machine. BT_ENOMEM. */
 bt_err tool_made_by(json_t **ret, const bt_opt_args *args, const char *isa, bt_fault *fault);

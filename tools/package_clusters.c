@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* What lies at an offset of the arena. */
+/* The value that lies at an offset of the arena. */
 typedef struct value {
     uint64_t at, bytes, moved; /* in the arena, and as the device moves it */
     uint32_t writer, reader;   /* clusters: that wrote it, that read it last; 0: the companion */

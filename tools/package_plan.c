@@ -1,4 +1,4 @@
-/* What the device's layout makes of a package, for people and as JSON. See package_view.h. */
+/* The effects of the device's layout on a package, for people and as JSON. See package_view.h. */
 #include "base/num.h"
 #include "model/weight.h"
 #include "npu/lower/plan.h"

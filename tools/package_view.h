@@ -6,13 +6,13 @@
 #include "npu/pkg/pkg.h"
 #include "npu/lower/sharing.h"
 
-/* What is in a package, for people and as JSON: compile shows the summary, inspect all of it. */
+/* The contents of a package, for people and as JSON: compile shows the summary, inspect all of it. */
 
 /* Recipe, sizes, the table of specializations, what falls back. */
 void tool_package_print_summary(const bt_pkg *p);
 /* Placement of operators, the memory plan, rounding and ranges of scales; with `tensors` a line for each. */
 void tool_package_print_details(const bt_pkg *p, bool tensors);
-/* What quantisation costs, worst output first, and what that suggests. */
+/* The errors of quantisation, worst output first, and a hint at their cause. */
 bt_err tool_package_print_errors(const bt_pkg *p, bt_fault *fault);
 /* Every head's share and recall in sparse attention, layer by layer. BT_EARG where attention is dense. */
 bt_err tool_package_print_heads(const bt_pkg *p, bt_fault *fault);
@@ -21,14 +21,14 @@ json_t *tool_package_json(const bt_pkg *p);
 /* The part of that object that compile prints too: sizes, specializations[], fallbacks[]. */
 json_t *tool_package_summary_json(const bt_pkg *p);
 
-/* What the device's layout costs, in two lines; nothing where no field of it is given. */
+/* The cost of the device's layout, in two lines; nothing where no field of it is given. */
 void tool_package_print_layout(const bt_pkg *p);
 /* Padding, the KV state of each context, and what each operator of the NPU moves, in the program of
  * tool_package_largest with its longest context. As JSON: layout, on_chip_bytes, resident_bytes, streamed_bytes,
  * spill_bytes, kv_state[], on_chip[]; NULL when memory is out. */
 void tool_package_print_plan(const bt_pkg *p);
 json_t *tool_package_plan_json(const bt_pkg *p);
-/* What one program pads: bytes between its rows; multiply-accumulates that whole tiles add (npu/lower/plan.h). */
+/* The padding of one program: bytes between its rows; multiply-accumulates that whole tiles add (npu/lower/plan.h). */
 uint64_t tool_package_row_padding(const bt_pkg *p, uint32_t program);
 uint64_t tool_package_tile_padding(const bt_pkg *p, uint32_t program);
 
@@ -87,11 +87,11 @@ typedef struct tool_package_bucket {
 tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row);
 /* How prompts attend, as npu/pkg/attention.h says it. */
 const char *tool_package_attention(char ret[BT_ATTENTION_MAX_TEXT], const bt_pkg *p);
-/* What is on the NPU: "linear", or "all" where other operators are, in integers or in floats. */
+/* The operators on the NPU: "linear", or "all" where other operators are, in integers or in floats. */
 const char *tool_package_npu_ops(const bt_pkg *p);
 /* Index of the program that the placement and the memory report speak of: the longest seq, logits of the last row. */
 uint32_t tool_package_largest(const bt_pkg *p);
-/* What running the chunks of a prompt on shared programs saves, against a program for each chunk. */
+/* The savings from running the chunks of a prompt on shared programs, against a program for each chunk. */
 enum { TOOL_PACKAGE_SHARING_TOKENS = 1024 };
 bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault);
 /* Bytes of all its values, as if none shared memory with another. */

@@ -1,4 +1,4 @@
-/* What the commands share: words on failure, JSON, files, progress, signals. */
+/* The functions that the commands share: words on failure, JSON, files, progress, signals. */
 #include "tools/tool.h"
 #include "base/cache_files.h"
 #include "base/num.h"

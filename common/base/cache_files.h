@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* What lies in the cache (base/cache.h), and how much of it stays. A folder for each kind, in
+/* The files in the cache (base/cache.h), and how much of them stays. A folder for each kind, in
  *
  *   $BATON_CACHE_DIR/FOLDER, else $XDG_CACHE_HOME/baton/FOLDER, else ~/.cache/baton/FOLDER
  *

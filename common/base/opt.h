@@ -67,8 +67,8 @@ typedef struct bt_opt {
 #define BT_OPT_COUNT(table)      (sizeof(table) / sizeof((table)[0]))
 
 /* A table that several programs have, or a part of it: an option is written once and used by its name. A row with `of`
- * set stands for the group's row of that name, and for all of the group where it has no name. What it states itself
- * counts instead of what the group says: heading, letter, value, default, range, choices, example, help, `required`,
+ * set stands for the group's row of that name, and for all of the group where it has no name. The row's own statements
+ * count instead of what the group says: heading, letter, value, default, range, choices, example, help, `required`,
  * holds; another type leaves choices and range behind. Four forms:
  *
  *   {.of = &group, .name = "model", BT_OPT_AT(config, model), .required = true},   its value lies there
@@ -115,7 +115,7 @@ typedef enum bt_opt_action {
 } bt_opt_action;
 typedef enum bt_opt_source { BT_OPT_FROM_DEFAULT, BT_OPT_FROM_ENV, BT_OPT_FROM_COMMAND_LINE } bt_opt_source;
 
-/* What a parse found besides the config. Strings point into argv and the environment. */
+/* The results of a parse besides the config. Strings point into argv and the environment. */
 typedef struct bt_opt_args {
     bt_opt_action action;
     const char **args; /* those that are not options, in order; ends with NULL */

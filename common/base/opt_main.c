@@ -1,4 +1,4 @@
-/* What main() calls: prints for the user, and turns outcomes into exit codes. */
+/* The functions that main() calls: they print for the user, and turn outcomes into exit codes. */
 #include "base/opt.h"
 #include "base/memory.h"
 

@@ -1,4 +1,4 @@
-/* Which name or value was meant: units that end a name, and the distance between two words. */
+/* The name or value that was meant: units that end a name, and the distance between two words. */
 #include "device/profile_words.h"
 
 #include <string.h>

@@ -35,7 +35,7 @@ typedef struct bt_work_programs {
     const bt_profile *profile;
     /* The chunk that begins at `begin` of a prompt that ends at `end`, begin < end. */
     bt_work_chunk (*cut)(void *ud, uint64_t begin, uint64_t end);
-    /* What it takes in program order; the prompt is computed from `first` on. makes_logits: where it is the last. */
+    /* The chunk's work in program order; the prompt is computed from `first` on. makes_logits: where it is the last. */
     bt_price_sum (*chunk)(void *ud, uint64_t first, uint64_t begin, uint64_t end, bool makes_logits);
     /* One of so many rows that several prompts share, each row behind its own positions. is_first: of them all; outs:
      * prompts that it makes logits for. */

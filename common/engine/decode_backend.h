@@ -3,8 +3,8 @@
 #include "engine/decode.h"
 #include "engine/needs.h"
 
-/* What an engine behind decode.h is and provides. decode.c has checked every token, position and view before step is
- * called. */
+/* The facts and functions of an engine behind decode.h. decode.c has checked every token, position and view before step
+ * is called. */
 typedef struct bt_decode_backend {
     bt_engine_facts facts;
     /* Adds what it takes beside KV and logits to *n, whose ctx_tokens is resolved; of want threads and rows are, too.

@@ -3,8 +3,8 @@
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
-/* Which compiled batch serves the next rows of a decode step: the programs that a package has for rows of one token,
- * as data. Pure. */
+/* The choice of a compiled batch for the next rows of a decode step: the programs that a package has for rows of one
+ * token, as data. Pure. */
 typedef struct bt_decode_batch {
     uint32_t batch, ctx; /* ctx: its compiled context */
 } bt_decode_batch;

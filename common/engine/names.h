@@ -56,8 +56,8 @@ extern const char *bt_engine_door_names[2 * BT_ENGINE_LIST];
 /* The engine of decoding that such a word means; NULL: it is one of prompts. */
 const bt_engine_facts *bt_engine_door_decode(const char *word);
 
-/* What "auto" or another value of an auto list means beside an engine of the other role, by index in the names: "auto"
- * is the default, or where the two share no form of KV the first that does. */
+/* The meaning of "auto" or another value of an auto list beside an engine of the other role, by index in the names:
+ * "auto" is the default, or where the two share no form of KV the first that does. */
 int bt_engine_decode_beside(int auto_index, int prefill);
 int bt_engine_prefill_beside(int auto_index, int decode);
 int bt_engine_prefill_index(const char *name); /* in bt_engine_prefill_names; -1: there is none */

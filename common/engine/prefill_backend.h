@@ -3,7 +3,7 @@
 #include "engine/needs.h"
 #include "engine/prefill.h"
 
-/* What an engine behind prefill.h is and provides. prefill.c has the thread pool and has checked the view. */
+/* The facts and functions of an engine behind prefill.h. prefill.c has the thread pool and has checked the view. */
 typedef struct bt_prefill_backend {
     bt_engine_facts facts;
     /* Adds what it takes beside KV and logits to *n, whose ctx_tokens is resolved; of want threads is, too. NULL: it

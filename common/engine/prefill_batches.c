@@ -42,8 +42,8 @@ size_t bt_prefill_batches_packed_rows(const bt_prefill_batches *t, const bt_shap
     return t->is_packed ? longest(shapes) : 0;
 }
 
-/* The next prompts that have tokens left, at most `places`, as chunks without rows yet. Those that are
- * cancelled end here. */
+/* The next prompts that have tokens left, at most `places`, as chunks without rows yet. Cancelled prompts end
+ * here. */
 static size_t list(const bt_prefill_batches *t, bt_prefill_seq *seq, size_t n, size_t places)
 {
     size_t chunks = 0;

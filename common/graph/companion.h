@@ -103,8 +103,8 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
  * was noted; linear, attention and end call it too. Then every thread takes blocks of a few rows through all
  * noted steps: what one step hands to the next stays in that thread's caches, and threads are woken once.
  * Bits are the same either way. A step that cannot wait with the others makes them run first: it has another
- * number of rows, or it touches memory that another one needs for other rows. What is pointed to (seq too)
- * stays as it is until then. */
+ * number of rows, or it touches memory that another one needs for other rows. All that steps point to (seq too) stays
+ * as it is until then. */
 void bt_companion_begin(const bt_companion *c);
 void bt_companion_flush(const bt_companion *c);
 void bt_companion_end(const bt_companion *c);

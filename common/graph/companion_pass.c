@@ -1,5 +1,5 @@
-/* Passes: which row-wise steps may wait and run together, and how blocks of rows go through them. What a
- * step computes is its operator's (companion_rows.c). */
+/* Passes: which row-wise steps may wait and run together, and how blocks of rows go through them. A step's
+ * arithmetic is its operator's (companion_rows.c). */
 #include "graph/companion_private.h"
 
 #include <stdlib.h>

@@ -2,7 +2,7 @@
 #define BT_GRAPH_COMPANION_PRIVATE_H
 #include "graph/companion.h"
 
-/* What the companion's files share. Read them in this order; each calls only those before it:
+/* The declarations that the companion's files share. Read them in this order; each calls only those before it:
  *   companion_pass.c     passes: row-wise steps that wait, and how they run as one
  *   companion_rows.c     the row-wise operators: each describes itself as a step
  *   companion_linear.c   linears

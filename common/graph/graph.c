@@ -92,7 +92,7 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
     return out;
 }
 
-/* What a block of a layer reads, and how its output comes to the residual stream: block(norm(x)), or
+/* The input of a layer's block, and the way of its output to the residual stream: block(norm(x)), or
  * norm(block(x)). */
 static uint32_t block_begin(builder *b, const char *name, bt_weight weight, uint32_t x)
 {
@@ -187,7 +187,7 @@ void bt_graph_free(bt_graph *g)
 
 /* ---- checking ---- */
 
-/* What a weight maps: k inputs to n outputs; a norm has n = k. */
+/* The shape of a weight's map: k inputs to n outputs; a norm has n = k. */
 static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_t *k)
 {
     const uint32_t q = hp->heads * hp->head_dim, kv = hp->kv_heads * hp->head_dim;

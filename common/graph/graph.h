@@ -10,8 +10,8 @@
 
 /* A model written once, as a flat list of operators over tensors whose sizes are formulas of four symbols.
  * Two readers bind it (graph/bind.h): the prefill side to a table of static (seq, ctx) programs, the
- * decode side to seq = 1 with ctx left a symbol. What an architecture is stands in model/arch.h; the steps of its
- * layers are made here.
+ * decode side to seq = 1 with ctx left a symbol. The description of an architecture stands in model/arch.h; the steps
+ * of its layers are made here.
  *
  *   BATCH  sequences in one run
  *   SEQ    rows of one sequence in one run

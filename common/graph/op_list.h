@@ -109,7 +109,7 @@ typedef enum bt_op_kind {
 } bt_op_kind;
 #undef BT_OP_KIND
 
-/* What the tensors of an operator are like. By head, a row is `heads` parts. */
+/* The shape of an operator's tensors. By head, a row is `heads` parts. */
 typedef enum bt_op_shape {
     BT_SHAPE_ROWS,   /* of an instruction that is no operator's: rows to rows of one width */
     BT_SHAPE_IDS,    /* ids to rows that the weight makes of them */
@@ -122,9 +122,10 @@ typedef enum bt_op_shape {
     BT_SHAPE_SELECT, /* rows of SEQ to rows of OUT */
     BT_SHAPE_BLOCKS, /* rows of blocks alike */
 } bt_op_shape;
-/* What it reads or writes beside its tensors and its weight: tables of positions, a rotation's matrix, KV. */
+/* Memory that an operator reads or writes beside its tensors and its weight: tables of positions, a rotation's matrix,
+ * KV. */
 typedef enum bt_op_beside { BT_BESIDE_NONE, BT_BESIDE_POSITIONS, BT_BESIDE_ROTATION, BT_BESIDE_KV } bt_op_beside;
-/* What its time is made of: a product of matrices, attention over its columns, or what it moves. */
+/* The basis of an operator's price: a product of matrices, attention over its columns, or the bytes that it moves. */
 typedef enum bt_op_price { BT_PRICED_MOVED, BT_PRICED_MATRIX, BT_PRICED_ATTENTION } bt_op_price;
 
 typedef struct bt_op_info { /* a row of OP */

@@ -1,5 +1,5 @@
-/* Which operands of a program's step go to which operator of the companion. What a step computes is
- * decided by the program alone. */
+/* The walk that hands the operands of a program's steps to the operators of the companion. The program alone
+ * decides what a step computes. */
 #include "graph/walk.h"
 
 #include <stdlib.h>
@@ -27,7 +27,7 @@ typedef struct run {
     size_t ends;                   /* sequences that give logits */
 } run;
 
-/* What a thread needs for the widest input of an FP4 matrix. */
+/* The scratch of a thread for the widest input of an FP4 matrix. */
 static size_t scratch_bytes(const bt_weights *w, size_t rows)
 {
     const bt_model *m = bt_weights_model(w);
@@ -96,7 +96,7 @@ static const bt_companion_rotation *rotation_of(const bt_walk *w, const bt_step 
     return bt_companion_rotation_by(&w->rotations, s->rotation);
 }
 
-/* What the operators below work on: the step's tensors, where they are in the arena, and t rows of its
+/* The operands of the operators below: the step's tensors, where they are in the arena, and t rows of its
  * output. */
 typedef struct operands {
     const bt_companion *c;

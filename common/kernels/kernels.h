@@ -156,7 +156,7 @@ typedef void bt_int_topk_fn(uint32_t *restrict at, size_t k, int32_t *restrict s
  *
  * The order is that of attn with all other positions left out of the chains, as if their weight were +0. Spans, blocks
  * of 64 and the lanes of l go by the position. A block or span without a taken position is skipped, and the first span
- * that has one is taken as it is. A row that takes all positions from 0 on gets the bits of attn. What a pair computes
+ * that has one is taken as it is. A row that takes all positions from 0 on gets the bits of attn. The result of a pair
  * does not depend on which pairs share its list. scratch: bt_attn_scratch_bytes(D) bytes, 64-byte aligned. */
 enum { BT_ATTN_SHARED_PAIRS = 48 };
 typedef struct bt_attn_list {

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* Which rows of one prompt's KV have come: a bit for each layer and unit of 16 tokens (the last unit may be
+/* The rows of one prompt's KV that have come: a bit for each layer and unit of 16 tokens (the last unit may be
  * shorter). Pure, and bounded by the shape given at the start: layers * tokens / 128 bytes, at most 2 MiB. */
 typedef struct bt_kv_cover bt_kv_cover;
 

@@ -65,7 +65,7 @@ bt_err bt_kv_header_decode(bt_kv_header *ret, const uint8_t *bytes, size_t len, 
 /* BT_EARG, and out untouched, when a field is out of the range above. */
 bt_err bt_kv_header_encode(uint8_t out[static BT_KV_HEADER_BYTES], const bt_kv_header *h, bt_fault *fault);
 
-/* What body_bytes must be. 0 when a number is out of range or the body would pass its limit. */
+/* The value that body_bytes must have. 0 when a number is out of range or the body would pass its limit. */
 uint32_t bt_kv_header_body_bytes(uint32_t token_count, uint32_t kv_heads, uint32_t head_dim, uint16_t dtype);
 
 /* The digest of h's request, range and shape and of h->body_bytes of body; h->digest is not looked at. */

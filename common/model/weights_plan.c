@@ -88,7 +88,7 @@ static bool place_item(bt_weights_item *i, size_t *end)
     return fits;
 }
 
-/* What belongs to no layer, then the layers, all in one place. */
+/* The output norm first, then the layers, all in one place. */
 static bool place_by_layer(bt_weights_plan *p, size_t *end)
 {
     bool fits = true;

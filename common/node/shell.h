@@ -6,10 +6,10 @@
 #include "node/net.h"
 #include "xfer/gates.h"
 
-/* What the I/O threads of both kinds of node share: the event loop, the control links to gateways, the timer that
- * follows the brain's due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the allow
- * list again), the drain timeout, readiness, the process's own memory figure.
- * The node keeps the brain, the worker and the bulk side to itself. */
+/* The common part of the I/O threads of both kinds of node: the event loop, the control links to gateways, the timer
+ * that follows the brain's due time, signals (the first SIGINT or SIGTERM drains, the second quits; SIGHUP reads the
+ * allow list again), the drain timeout, readiness, the process's own memory figure. The node keeps the brain, the
+ * worker and the bulk side to itself. */
 typedef struct bt_shell bt_shell;
 
 typedef struct bt_shell_handler {

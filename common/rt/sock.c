@@ -52,10 +52,10 @@ static const role_options roles[] = {
 };
 
 /* Core dumps of a process with keys hold none of its private memory: libzmq copies the secret key to wherever
- * its sockets, sessions and handshakes lie, and nobody else can find these copies. What remains says where
- * each thread stood. A filter, unlike a limit of 0 bytes, also holds where dumps go to a program; and unlike
- * a process that cannot be dumped at all, this one still shows in /proc what it has mapped, which the cache
- * asks (base/cache.h). */
+ * its sockets, sessions and handshakes lie, and nobody else can find these copies. The rest of a core says
+ * where each thread stood. A filter, unlike a limit of 0 bytes, also holds where dumps go to a program; and
+ * unlike a process that cannot be dumped at all, this one still shows in /proc what it has mapped, which the
+ * cache asks (base/cache.h). */
 static void keep_out_of_cores(void)
 {
     static const char headers_only[] = "0x10";

@@ -35,7 +35,7 @@ typedef struct bt_merge_slot {
 
 enum { BT_MERGE_RUN = 1024 }; /* pairs of a full heap, and so of a run */
 
-/* What is left of a run: its pairs from `at` on, the first of which has this order. */
+/* The rest of a run: its pairs from `at` on, the first of which has this order. */
 typedef struct bt_merge_head {
     uint64_t order;
     uint32_t run, at;

@@ -94,7 +94,7 @@ bt_err bt_tokenizer_encode_at_most(int32_t **ret, size_t *ret_count, const bt_to
                                    const bt_text_piece *piece, size_t pieces, unsigned flags, size_t ids_max,
                                    bt_fault *fault);
 
-/* What was wrong with the vocabulary and is told once, after loading; NULL: nothing. Lives as long as the tokenizer. */
+/* The fault of the vocabulary that is told once, after loading; NULL: there is none. Lives as long as the tokenizer. */
 const char *bt_tokenizer_remark(const bt_tokenizer *tok);
 /* Bytes that all encodings so far have left out. */
 uint64_t bt_tokenizer_left_out_bytes(const bt_tokenizer *tok);

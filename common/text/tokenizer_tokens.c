@@ -1,4 +1,4 @@
-/* What a tokenizer knows about its tokens, and the list of ids that an encoding grows. */
+/* A tokenizer's facts about its tokens, and the list of ids that an encoding grows. */
 #include "text/tokenizer_private.h"
 
 #include "base/hash.h"

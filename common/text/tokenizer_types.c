@@ -1,8 +1,8 @@
 /* The types of a file's tokens, and those that cannot be right. Converters leave a token that was added to a
  * vocabulary normal, or call a word a control token; then a template's marks become letters, or words are
- * lost. What a token is shows elsewhere in the file: words of the gpt2 kind are made by merges, the ends of
- * answers and of the text have ids and well-known names, bytes of the llama kind are called <0x00> to <0xFF>.
- */
+ * lost. The kind of a token shows elsewhere in the file: words of the gpt2 kind are made by merges, the ends
+ * of answers and of the text have ids and well-known names, bytes of the llama kind are called <0x00> to
+ * <0xFF>. */
 #include "text/bpe.h"
 #include "text/spm.h"
 #include "text/utf8.h"

@@ -6,7 +6,7 @@
 
 /* UTF-8 as Unicode 3.9 table 3-7 defines it: no overlong forms, no surrogates, nothing past U+10FFFF. */
 
-/* What the bytes text[0 .. len) begin with, len >= 1:
+/* The character at the beginning of the bytes text[0 .. len), len >= 1:
  *    1 to 4   a whole character of so many bytes
  *    0        a beginning of one that needs more bytes than there are
  *   -1 to -3  no character: so many bytes (the "maximal subpart") stand for one U+FFFD */

@@ -1,4 +1,4 @@
-/* Which format a trace has, and the one door to its rows. */
+/* The choice of a trace's format, and the one door to its rows. */
 #include "trace/reader.h"
 #include "trace/capture_format.h"
 #include "trace/private.h"

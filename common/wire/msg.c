@@ -36,7 +36,7 @@ const char *bt_msg_type_name(bt_msg_type t)
     return k ? k->name : "?";
 }
 
-/* What every message must have, whatever its kind. */
+/* The fields that every message must have, whatever its kind. */
 static bt_err check(const bt_msg_kind *k, const bt_msg *m, bt_msg_checker *c)
 {
     bt_msg_body_not_zero(c, "from", m->from.bytes);

@@ -2,8 +2,8 @@
 #define BT_WIRE_MSG_SAMPLING_H
 #include "wire/msg_body.h"
 
-/* Private to common/wire: sampling parameters and log probabilities, to and from protobuf, and their ranges. What is
- * read lives as long as the message. */
+/* Private to common/wire: sampling parameters and log probabilities, to and from protobuf, and their ranges. Fields
+ * that are read live as long as the message. */
 void bt_msg_sampling_put(bt_msg_scratch *s, const bt_sampling *p); /* into s->sampling */
 void bt_msg_sampling_get(bt_msg_checker *c, bt_sampling *ret, const Bt__Sampling *b);
 void bt_msg_sampling_check(bt_msg_checker *c, const bt_sampling *p);

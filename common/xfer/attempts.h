@@ -36,9 +36,9 @@ static inline bt_order_key bt_incarnation_key(const bt_incarnation *who)
     return k;
 }
 
-/* What a node remembers of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN requests.
- * So a node recognises late and repeated messages of these attempts: no attempt runs twice, and an aborted one never
- * starts. Requests are found by a hash; a zeroed log is empty. */
+/* A node's memory of attempts that are over: the highest attempt of each of the last BT_ATTEMPT_LOG_LEN requests. So a
+ * node recognises late and repeated messages of these attempts: no attempt runs twice, and an aborted one never starts.
+ * Requests are found by a hash; a zeroed log is empty. */
 enum { BT_ATTEMPT_LOG_LEN = 512 };
 typedef struct bt_attempt_log {
     bt_request_ref refs[BT_ATTEMPT_LOG_LEN];

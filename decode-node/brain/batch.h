@@ -78,7 +78,7 @@ bool dc_batch_takes_drafts(const dc_batch *b, uint32_t slot);
 
 /* Fetches what the next plan reads first. Changes nothing. */
 void dc_batch_look_ahead(const dc_batch *b);
-/* What to run now; every item is then answered by dc_batch_ran or dc_batch_leave before the next plan. */
+/* The items to run now; every item is then answered by dc_batch_ran or dc_batch_leave before the next plan. */
 dc_batch_plan dc_batch_next(dc_batch *b);
 /* The first rows_kept rows of the item stay (0: nothing was done), and new_tokens more tokens are known. */
 void dc_batch_ran(dc_batch *b, uint32_t slot, uint32_t rows_kept, uint32_t new_tokens);

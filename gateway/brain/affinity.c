@@ -1,6 +1,6 @@
-/* Which node has had which prefixes of prompts. See affinity.h. One table for all nodes: an item says that
- * one node has had one prefix. Items are found by node and prefix, and by prefix alone, and stand in a list
- * by the time when they were noted. */
+/* The nodes that have had prefixes of prompts. See affinity.h. One table for all nodes: an item says that one
+ * node has had one prefix. Items are found by node and prefix, and by prefix alone, and stand in a list by
+ * the time when they were noted. */
 #include "gateway/brain/affinity.h"
 #include "base/hash.h"
 

@@ -3,9 +3,9 @@
 #include "base/prompt.h"
 #include "wire/msg.h"
 
-/* Which node has had which prefixes of prompts, for the policy `prefix` and for local prefills. A guess: nodes forget
- * by their own rules, and nothing but speed depends on it. A prefix is known by its prompt's salt and the chain of
- * hashes of its whole chunks of 64 tokens; only the first 256 chunks count.
+/* The nodes that have had prefixes of prompts, for the policy `prefix` and for local prefills. A guess: nodes forget by
+ * their own rules, and nothing but speed depends on it. A prefix is known by its prompt's salt and the chain of hashes
+ * of its whole chunks of 64 tokens; only the first 256 chunks count.
  *
  * The table is bounded: the entry not noted for longest makes room. A note counts for the longest prefix first and for
  * the shortest last, so the longest is forgotten first, and a node that has a prefix has all shorter ones: a binary

@@ -1,4 +1,4 @@
-/* What nodes owe after an attempt was left. See debts.h. */
+/* The debts of nodes after an attempt was left. See debts.h. */
 #include "gateway/brain/debts.h"
 
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Which nodes there are and how sure the gateway is of each. See registry.h. */
+/* The nodes that there are, and how sure the gateway is of each. See registry.h. */
 #include "gateway/brain/registry.h"
 #include "base/breakage.h"
 #include "base/hash.h"
@@ -183,8 +183,8 @@ static bool has_gone(const gw_registry *r, const gw_node *n, int64_t now_us)
            (n->is_asked && !n->has_answered && now_us - n->asked_us >= r->cut_us);
 }
 
-/* Whether another process may take the node's name. What was asked long ago says nothing: who wanted the name
- * then would have greeted again since. */
+/* Whether another process may take the node's name. An old question says nothing: who wanted the name then
+ * would have greeted again since. */
 static bt_err claim_name(const gw_registry *r, gw_node *n, int64_t now_us, bt_fault *fault)
 {
     if (n->is_asked && now_us - n->asked_us > 2 * r->cut_us) n->is_asked = false;

@@ -381,7 +381,7 @@ void gw_request_place(gw_brain *b, gw_request *r)
     gw_request_rearm(b, r);
 }
 
-/* Those for which decode nodes hold a place come first. */
+/* Requests for which decode nodes hold a place come first. */
 static void dispatch_placed(gw_brain *b)
 {
     for (int64_t at; (at = bt_order_first(&b->parked, GW_PARKED_PLACED)) >= 0;) {

@@ -1,4 +1,4 @@
-/* Which nodes a request gets. See route.h.
+/* The choice of a request's nodes. See route.h.
  *
  * The choice is the first of all pairs (and of all decode nodes that prefill) by rank, a local prefill before
  * a pair, then by the decode node in the policy's order, then by the prefill node in it. Pairs are never

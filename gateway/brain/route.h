@@ -4,8 +4,8 @@
 #include "gateway/brain/avoid.h"
 #include "gateway/brain/registry.h"
 
-/* Which nodes a request gets: a pair of a prefill and a decode node, or a decode node that computes the
- * prompt itself (a local prefill).
+/* The choice of a request's nodes: a pair of a prefill and a decode node, or a decode node that computes the prompt
+ * itself (a local prefill).
  *
  * Every node must be READY, have a free slot by the gateway's own count of attempts, and not refuse for
  * now. Slots that a prefill node keeps for short prompts (HELLO's short_slots) are free for short ones alone: those

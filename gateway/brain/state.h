@@ -30,7 +30,7 @@ typedef enum gw_request_state {
     GW_DEAD,    /* over; its arrays are freed in the next step */
 } gw_request_state;
 
-/* What a request holds on one node. */
+/* A request's hold on one node. */
 typedef struct gw_side {
     bt_incarnation node;
     uint64_t name;           /* gw_node.name */

@@ -1,5 +1,5 @@
-/* See bodies.h. What runs in a thread touches its gw_body, and of the door only what never changes after the
- * start. */
+/* See bodies.h. Code that runs in a thread touches its gw_body, and of the door only what never changes after
+ * the start. */
 #include "gateway/door/bodies.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,5 +1,5 @@
-/* Which path is whose, a request from the bytes of its POST to the last byte of its answer, and which action
- * of the brain goes where. */
+/* The owner of each path, a request from the bytes of its POST to the last byte of its answer, and the way of
+ * each action of the brain. */
 #include "gateway/door/door.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -1,4 +1,4 @@
-/* What a GET shows. */
+/* The pages that a GET shows. */
 #include "gateway/door/pages.h"
 #include "base/clock.h"
 #include "base/hash.h"
@@ -64,7 +64,7 @@ void gw_pages_models(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_reply_json(d, x, &b);
 }
 
-/* What follows the path's beginning is the id, slashes and all; libmicrohttpd has decoded it. */
+/* The rest of the path behind its beginning is the id, slashes and all; libmicrohttpd has decoded it. */
 void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     const char *id = r->path + strlen("/v1/models/");

@@ -95,7 +95,7 @@ static void introduce(gw_http_exchange *x)
         (void)MHD_get_connection_values(x->connection, MHD_HEADER_KIND, wipe_authorization, NULL);
 }
 
-/* What becomes of a request whose head is good. */
+/* The fate of a request whose head is good. */
 static void judge(gw_http_exchange *x, const char *method)
 {
     gw_http *h = x->http;

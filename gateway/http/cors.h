@@ -2,7 +2,7 @@
 #define GW_CORS_H
 #include <stdbool.h>
 
-/* Which web pages may read the gateway's answers: one origin, or `*`. */
+/* The web pages that may read the gateway's answers: one origin, or `*`. */
 
 /* `*`, or SCHEME://HOST[:PORT] without a path, as browsers send it. */
 bool gw_cors_is_origin(const char *text);

@@ -49,8 +49,8 @@ typedef struct gw_http_handler {
     bool (*wants_body)(void *ud, const gw_http_request *r);
     /* Whether the request always has a place. Called like wants_body. */
     bool (*has_own_place)(void *ud, const gw_http_request *r);
-    /* Whether this turn of the loop has time for one more request. Those for which it has none wait for the next turns,
-     * in order of arrival. */
+    /* Whether this turn of the loop has time for one more request. Requests for which it has none wait for the next
+     * turns, in order of arrival. */
     bool (*has_time)(void *ud);
     /* Must answer, begin a stream, or keep the exchange for later. */
     void (*request)(void *ud, gw_http_exchange *x, const gw_http_request *r);

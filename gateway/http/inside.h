@@ -8,12 +8,13 @@
 #include "gateway/http/places.h"
 #include "gateway/http/watch.h"
 
-/* What the files of the HTTP server share, and nobody else sees. libmicrohttpd parses requests and sends answers;
- * everything around that is here: connections.c accepts and cuts off, access.c takes requests, exchange.c answers.
+/* The declarations that the files of the HTTP server share, and nobody else sees. libmicrohttpd parses requests and
+ * sends answers; everything around that is here: connections.c accepts and cuts off, access.c takes requests,
+ * exchange.c answers.
  *
  * libmicrohttpd's epoll descriptor sits in watch_fd, beside the listening socket, lingering sockets, and the sockets of
- * clients that wait for an answer. Those are suspended, so libmicrohttpd does not look at them; watch_fd does, for a
- * hang-up. */
+ * clients that wait for an answer. Connections of such clients are suspended, so libmicrohttpd does not look at them;
+ * watch_fd does, for a hang-up. */
 typedef struct gw_connection {
     gw_place place;       /* first: a place is its connection */
     int fd;               /* libmicrohttpd's */

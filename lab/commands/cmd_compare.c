@@ -189,8 +189,8 @@ static bt_err read_run(run *r, const char *path, uint64_t seed, bt_fault *fault)
     return e;
 }
 
-/* What a run's goodput counts: requests within these limits; the share of them that a load has to keep to be
- * carried, where loads or clusters are searched for. */
+/* The measure of a run's goodput: requests within these limits; the share of them that a load has to keep to
+ * be carried, where loads or clusters are searched for. */
 typedef struct goodput {
     tool_replay_slo slo;
     double share; /* of one run: 0 */

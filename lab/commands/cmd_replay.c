@@ -80,7 +80,7 @@ const bt_opt_program tool_replay_program = {
     .args_name = "TRACE",
 };
 
-/* What all runs of a command have in common. */
+/* The common part of all runs of a command. */
 typedef struct job {
     const config *c;
     const char *trace; /* NULL: synthetic */

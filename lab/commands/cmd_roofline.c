@@ -121,7 +121,8 @@ typedef struct config {
 } config;
 
 static const char *const forms[] = {"f16", "int8", "q4_0", "fp8", "nvfp4", NULL};
-/* What programs hold. The two that files hold too have a scale for each 32 inputs (group32_permille). */
+/* The forms of weights in programs. The two that files hold too have a scale for each 32 inputs
+ * (group32_permille). */
 static const char *const prefill_forms[] = {"w8a8", "q8_0", "q4_0", NULL};
 
 static const bt_opt opts[] = {

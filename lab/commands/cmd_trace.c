@@ -31,7 +31,7 @@ typedef struct config {
     bool json;
 } config;
 
-/* Which actions an option is for. */
+/* The actions that an option is for. */
 enum { INFO = 1, CONVERT = 2, CUT = 4, SCALE = 8, SYNTH = 16, PLOT = 32, KEY = 64 };
 enum { MAKES = CONVERT | CUT | SCALE | SYNTH, READS = MAKES | INFO | PLOT };
 static const struct {

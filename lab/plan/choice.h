@@ -21,8 +21,8 @@ typedef struct tool_plan_how {
     uint64_t kv_bytes; /* of a position */
 } tool_plan_how;
 
-/* What one way of serving a load would take on a pair of devices. Means are of the requests; times in nanoseconds as
- * double where they are means. Pure.
+/* The times and energy that one way of serving a load would take on a pair of devices. Means are of the requests; times
+ * in nanoseconds as double where they are means. Pure.
  *
  *   first token   the prompt's time alone; with arrivals also behind those that came before and are not done: one
  *                 prompt at a time, in their order, as the trace has them

@@ -5,7 +5,8 @@
 #include <stdint.h>
 #include "base/err.h"
 
-/* What a plan is made for: the requests of a trace, as lengths and arrivals, and what all choices ask of them. Pure. */
+/* The load that a plan is made for: the requests of a trace, as lengths and arrivals, and the sums that all choices
+ * need. Pure. */
 typedef struct tool_plan_request {
     int64_t arrival_us;
     uint32_t input, output; /* tokens; input >= 1 */

@@ -5,7 +5,7 @@
 #include "npu/lower/offload.h"
 #include "npu/lower/plan.h"
 
-/* What sizes do not say changes no program. */
+/* Parameters beyond the sizes change no program. */
 static bt_hparams hparams_of(const bt_dims *s)
 {
     return (bt_hparams){.arch = s->has_qk_norm    ? BT_ARCH_QWEN3

@@ -208,7 +208,7 @@ static bt_err add_form(space *s, tool_plan_choice *c, const tool_plan_form *form
     return e;
 }
 
-/* Those recipes that the NPU can run. */
+/* The recipes that the NPU can run. */
 static bt_err find_forms(space *s, bt_fault *fault)
 {
     const tool_plan_want *w = s->want;

@@ -528,7 +528,7 @@ static int64_t cpu_us(void)
     return (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000LL + u.ru_utime.tv_usec + u.ru_stime.tv_usec;
 }
 
-/* Those that are on their way when somebody loses patience. */
+/* The end of requests that are on their way when somebody loses patience. */
 static void interrupt_rest(load *l)
 {
     bool *is_free = calloc(l->streams, sizeof *is_free);

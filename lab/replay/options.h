@@ -6,7 +6,7 @@
 #include "lab/replay/result.h"
 #include "lab/replay/synthetic.h"
 
-/* What commands that play a load are told of it. Others use single rows, whose values lie elsewhere. */
+/* The options of commands that play a load. Others use single rows, whose values lie elsewhere. */
 typedef struct tool_load_options {
     int format; /* index in bt_trace_format_names */
     const char *synthetic, *key_shares, *jitter, *slo, *csv, *report;
@@ -17,7 +17,7 @@ typedef struct tool_load_options {
 extern const bt_opt_group tool_load_opts;   /* what is sent: of a tool_load_options */
 extern const bt_opt_group tool_result_opts; /* what is made of it: slo, ramp, ramp-share, csv, report, of the same */
 
-/* What a load comes to, whose context is the caller's. */
+/* A load as its options describe it; its context is the caller's. */
 typedef struct tool_load {
     tool_replay_synthetic synthetic;
     tool_replay_slo slo;

@@ -288,7 +288,7 @@ static int by_due(const void *a, const void *b)
     return (x->item > y->item) - (x->item < y->item);
 }
 
-/* Those who came together come one by one until the next batch. */
+/* Requests that came together come one by one until the next batch. */
 static void spread(tool_replay_plan *p, place *at, const tool_replay_plan_options *o)
 {
     int64_t *arrival = malloc((p->order_len ? p->order_len : 1) * sizeof *arrival);

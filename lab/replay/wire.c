@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Which words prompts are made of, and which of them a prompt has. */
+/* The words that prompts are made of, and the choice of a prompt's words. */
 
 static const char *const common[] = {
     "the",   "of",   "and",  "to",    "in",    "is",   "that", "it",   "was",  "for",   "on",

@@ -30,7 +30,7 @@
  * slot; but for no longer than a 16th of the time that the long prompt has run since it went on.
  *
  * One slot in four, at least one of two or more, is kept for short prompts: HELLO names the number and short_tokens. A
- * long prompt that would take one of these is refused. What a prompt needs is counted without its kept prefix.
+ * long prompt that would take one of these is refused. The need of a prompt is counted without its kept prefix.
  *
  * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
  * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty

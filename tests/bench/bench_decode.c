@@ -105,7 +105,7 @@ static void check(bench *b, size_t batch)
     free(want);
 }
 
-/* What a step reads and computes, in seconds at the machine's limits. */
+/* The times of a step's reads and products, in seconds at the machine's limits. */
 static double roofline(const bench *b, size_t batch, double bytes, double read, double flops,
                        const char **ret_limit)
 {

@@ -1,4 +1,4 @@
-/* What a step of the gateway's brain costs, by nodes and by requests in flight: it ought to be the same
+/* The cost of a step of the gateway's brain, by nodes and by requests in flight: it ought to be the same
  * everywhere.
  *
  *   bench_gateway [--json | NODES REQUESTS]

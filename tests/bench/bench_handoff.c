@@ -1,9 +1,9 @@
-/* What the bulk path carries: KV blocks of the default model's shape, gathered out of pages, sent through
- * real bulk sockets over loopback TCP to another thread, checked and placed in pages there, under the credit
- * of a bulk link. Plain; under CURVE; and sealed with an AEAD over a plain socket, in the I/O threads or in
- * worker threads of both sides. Beside them bare ZeroMQ (the same sockets and sizes, nothing gathered,
- * checked or placed) and memcpy. All are measured in turn, round after round, and what arrived is compared
- * with what was sent before a figure counts.
+/* The rate of the bulk path: KV blocks of the default model's shape, gathered out of pages, sent through real
+ * bulk sockets over loopback TCP to another thread, checked and placed in pages there, under the credit of a
+ * bulk link. Plain; under CURVE; and sealed with an AEAD over a plain socket, in the I/O threads or in worker
+ * threads of both sides. Beside them bare ZeroMQ (the same sockets and sizes, nothing gathered, checked or
+ * placed) and memcpy. All are measured in turn, round after round, and what arrived is compared with what was
+ * sent before a figure counts.
  *
  *   bench_handoff [--rounds 5] [--json]
  *

@@ -39,7 +39,7 @@ def prompt_of(text, i, characters):
 
 
 def prompts(o):
-    """Of the same lengths, in characters, for every kind of attention: from a third of the longest to the longest."""
+    """Prompts of the same lengths in characters for every kind of attention: a third of the longest to the longest."""
     with open(o.text, encoding="utf-8") as f:
         text = f.read()
     sample = text[:20000]

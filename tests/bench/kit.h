@@ -2,8 +2,8 @@
 #define TESTS_BENCH_KIT_H
 #include "tools/bench/bench_limits.h"
 
-/* What the benchmarks share besides tools/bench/bench_limits.h, whose calls are here by shorter names. Failures end
- * the program. */
+/* The functions that the benchmarks share besides tools/bench/bench_limits.h, whose calls are here by shorter names.
+ * Failures end the program. */
 typedef tool_machine machine; /* of which a benchmark sets kernels, pool and threads */
 
 _Noreturn void bench_die(const char *what);

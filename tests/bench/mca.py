@@ -3,9 +3,9 @@
 
     make CROSS=aarch64 all && tests/bench/mca.py [BUILD_FOLDER] [LLVM_MCA]
 
-Of each function named below it takes the innermost loop with the most multiplications, counts the cycles of one turn in
-llvm-mca, and divides. The limit is what the same multiplications take alone, with a register each: nothing but the
-core's multipliers. A core that lacks the instruction has no figure."""
+The script takes the innermost loop with the most multiplications of each function named below, counts the cycles of one
+turn in llvm-mca, and divides. The limit is what the same multiplications take alone, with a register each: nothing but
+the core's multipliers. A core that lacks the instruction has no figure."""
 import glob
 import re
 import subprocess
@@ -56,7 +56,7 @@ def loops(body):
 
 
 def cycles(mca, core, turn, times=200):
-    """Of one turn, in the steady state; None where llvm-mca cannot tell."""
+    """The cycles of one turn, in the steady state; None where llvm-mca cannot tell."""
     run = subprocess.run([mca, "-mtriple=aarch64", "-mcpu=" + core, "-mattr=" + ATTRIBUTES, f"-iterations={times}"],
                          input="\n".join(turn) + "\n", text=True, capture_output=True)
     total = re.search(r"Total Cycles:\s+(\d+)", run.stdout)

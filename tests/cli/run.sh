@@ -19,7 +19,7 @@ only=${2:-}
 update=${UPDATE:-}
 model=${BATON_TEST_MODEL:-$(sh ../../deploy/model.sh)} || exit 1
 cache=${BATON_CACHE_DIR:-}                   # compiled packages: the caller's, so that all tests compile one model once
-# What the caller's environment says must steer neither the programs nor sort.
+# The caller's environment must steer neither the programs nor sort.
 export LC_ALL=C
 for v in $(env | sed -n 's/^\(BATON_[A-Z0-9_]*\)=.*/\1/p'); do unset "$v"; done
 export BATON_TEST_MODEL="$model"

@@ -55,7 +55,7 @@ void flow_set_rate(flow *f, uint64_t bytes_per_s, int64_t now_ms);
 /* Whether more should be read: at most FLOW_ROOM_BYTES wait, and one unit more. */
 bool flow_has_room(const flow *f);
 bt_err flow_take(flow *f, const uint8_t *bytes, size_t len, int64_t now_ms); /* errors of zmtp_next */
-/* What may be written at now_ms: *len bytes, 0 for none. flow_wrote says how many of them were. */
+/* The bytes that may be written at now_ms: *len bytes, 0 for none. flow_wrote says how many of them were. */
 const uint8_t *flow_peek(flow *f, size_t *len, int64_t now_ms);
 void flow_wrote(flow *f, size_t n);
 /* When flow_peek will have something, -1 when it needs flow_take first. */

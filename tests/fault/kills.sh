@@ -14,7 +14,7 @@ now_ms() { echo $(($(date +%s%N) / 1000000)); }
 fail() { echo "kills.sh: $*" >&2; exit 1; }
 
 compile() { exec "$bin/baton" compile -q -m "$model" -o "$d/out/p.bpk"; }
-# Of all that decoding with these weights does, the conversion is nearly all.
+# The conversion is nearly all that decoding with these weights does.
 convert() { exec "$bin/baton" perplexity -q -m "$model" --engine decode --weights fp4 -c 64 --chunks 1 -f "$d/text"; }
 made_by() {
     case $1 in
@@ -22,7 +22,7 @@ made_by() {
     convert) echo "$d/cache/weights" ;;
     esac
 }
-# What lies there, locks apart.
+# The files there, locks apart.
 left() { find "$(made_by "$1")" -type f ! -name '*.lock' 2> /dev/null | sort; }
 sum() { left "$1" | xargs -r cat | sha256sum; }
 

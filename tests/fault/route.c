@@ -120,7 +120,7 @@ static void give(conn *c, int way, int64_t now_ms)
     }
 }
 
-/* What each socket is watched for, and when to look again without an event. */
+/* The events that each socket is watched for, and the time to look again without one. */
 static void watch(conn *c, int64_t now_ms)
 {
     int64_t due = now_ms + LATER_MS;

@@ -11,8 +11,8 @@
  * hold on it, is accepted and waits.
  *
  * hold     a direction is not read and not written, and its end does not tell the other side: a network that swallows
- *          packets. What was sent meanwhile comes when the hold ends, as TCP would send it again, if both sides are
- *          still there.
+ *          packets. Bytes that were sent meanwhile come when the hold ends, as TCP would send them again, if both
+ *          sides are still there.
  * slow     a limit in bytes a second on each direction of each connection
  * cut      of all connections, now, by RST
  * script   faults by seed on messages (or bytes), and how long connections live, from then on */

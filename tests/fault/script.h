@@ -2,7 +2,7 @@
 #define TESTS_FAULT_SCRIPT_H
 #include <stdint.h>
 
-/* What becomes of each message and each connection: a function of the seed and of who it is, nothing else. So the same
+/* The fate of each message and each connection: a function of the seed and of who it is, nothing else. So the same
  * traffic meets the same faults, and what the clock does to the traffic is the only thing that a seed does not fix. */
 typedef struct script {
     uint64_t seed;
@@ -25,7 +25,7 @@ typedef struct fate {
     uint64_t random;
 } fate; /* random: where, how long, how far; free bits for whoever carries it out */
 
-/* What befalls message `index` of a direction of a connection; `stream` names both. */
+/* The fate of message `index` of a direction of a connection; `stream` names both. */
 fate script_fate(const script *s, uint64_t stream, uint64_t index);
 /* How long a connection lives before it is cut; -1: for ever. At least 1 ms. */
 int64_t script_life_ms(const script *s, uint64_t connection);

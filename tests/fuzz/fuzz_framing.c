@@ -1,5 +1,5 @@
-/* Any bytes as the head of a request. What is found fine must be so to a reader of another make: one that
- * knows nothing but CR LF, looks at the bytes of the wire, and counts what says where the body ends. */
+/* Any bytes as the head of a request. A head that is found fine must be so to a reader of another make: one
+ * that knows nothing but CR LF, looks at the bytes of the wire, and counts what says where the body ends. */
 #include "tests/helpers/cluster/http_head.h"
 
 #include <stdlib.h>

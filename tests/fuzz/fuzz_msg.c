@@ -1,6 +1,6 @@
 /* Any bytes as a control frame; then the same bytes as a type (the first) and a body (the rest) in a frame
- * that is right in all else, so that every protobuf message is reached. What is accepted, encoded and decoded
- * again, must come back. */
+ * that is right in all else, so that every protobuf message is reached. A message that is accepted, encoded
+ * and decoded again must come back. */
 #include "tests/helpers/brain/wire_samples.h"
 #include "wire/msg.h"
 

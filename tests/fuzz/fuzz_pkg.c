@@ -1,7 +1,7 @@
 /* Any bytes as a package: refused, or a package that can be run. An input that begins with the magic is a
  * file; any other changes one of the small valid packages: a byte that says which, then changes of a width, a
- * place and that many bytes. Hashes and digest are made right, so that the check behind them is reached. What
- * is accepted is run with exactly the memory that it says it needs, and gives the same logits with every
+ * place and that many bytes. Hashes and digest are made right, so that the check behind them is reached. An
+ * accepted package is run with exactly the memory that it says it needs, and gives the same logits with every
  * instruction set. */
 #include "kernels/kernels.h"
 #include "npu/run/exec.h"
@@ -72,7 +72,7 @@ static bt_kv_view new_pages(const bt_pkg_header *h)
                         .head_dim = h->head_dim};
 }
 
-/* What one instruction set computed: logits after logits. */
+/* The results of one instruction set: logits after logits. */
 typedef struct outcome {
     float *at;
     size_t count;
@@ -122,7 +122,7 @@ static void run_with(const bt_pkg *p, const char *isa, outcome *o)
     bt_exec_free(x);
 }
 
-/* Which NaN a NaN is may differ. */
+/* The kind of a NaN may differ. */
 static bool is_same(const outcome *a, const outcome *b)
 {
     bool is = a->count == b->count;

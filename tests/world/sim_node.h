@@ -6,7 +6,8 @@
 #include "tests/world/sim_world.h"
 #include "xfer/attempts.h"
 
-/* What the files of the simulated world share: its processes and how they touch the network. For sim_*.c only. */
+/* The declarations that the files of the simulated world share: its processes and how they touch the network. For
+ * sim_*.c only. */
 typedef struct sim_run { /* a slot's work in an engine */
     bool is_busy, is_cancelled;
     bool is_ending; /* prefill: the brain hears in this step that it has ended */
@@ -106,7 +107,7 @@ typedef struct sim_whole {
     uint32_t gateway;
 } sim_whole; /* a pair and its gateway could work together */
 
-/* What a gateway's keys have, and what they got while others waited (sim_shares.c). */
+/* The holdings of a gateway's keys, and the tokens that they got while others waited (sim_shares.c). */
 enum { SIM_GIVEN = 128 };
 typedef struct sim_shares {
     uint64_t life;                                                          /* of the gateway */
@@ -147,8 +148,8 @@ struct sim_world {
     char error[400];
 };
 
-/* What stands on what, from here to the end: sim_node.c, sim_check.c, sim_shares.c, sim_shell.c, then sim_worker.c,
- * sim_decode.c and beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
+/* The order in which the files stand on each other, from here to the end: sim_node.c, sim_check.c, sim_shares.c,
+ * sim_shell.c, then sim_worker.c, sim_decode.c and beside them sim_prefill.c and sim_clients.c; sim_world.c on top. */
 void sim_broken(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 void sim_trace(sim_world *w, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 /* The random numbers of a step. Where the brain looks at none, none are computed, and the stream goes on as if they

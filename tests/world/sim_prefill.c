@@ -169,7 +169,7 @@ static void post_work(sim_world *w, uint32_t self, uint32_t slot, int64_t after_
     (void)sim_net_post(w->net, &it);
 }
 
-/* What a long prompt is promised: of the tokens computed since it began at most half are others'. And no more
+/* The promise to a long prompt: of the tokens computed since it began at most half are others'. And no more
  * slots hold long prompts than are not kept for short ones. */
 static void check_shares(sim_world *w, uint32_t self, const pf_action *a)
 {

@@ -1,5 +1,5 @@
-/* What keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of their own:
- * then long ones count for nothing below. After each of the gateway's steps:
+/* The shares that keys must get of a gateway, whatever comes. Short prompts may pass long ones, by turns of
+ * their own: then long ones count for nothing below. After each of the gateway's steps:
  *   - a request that gets nodes passes none of its key that is as urgent and came earlier, or is more urgent;
  *   - nodes go to no key that holds, of the requests with nodes, its part by weight among the keys that wait
  *     and three quarters of the rest;

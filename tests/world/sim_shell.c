@@ -1,4 +1,5 @@
-/* What the shells of all simulated processes do alike: send packets, and end a step. See sim_node.h. */
+/* The work that the shells of all simulated processes do alike: send packets, and end a step. See sim_node.h.
+ */
 #include "kv/kv_header.h"
 #include "tests/world/sim_bare.h"
 #include "tests/world/sim_node.h"

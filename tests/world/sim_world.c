@@ -305,8 +305,8 @@ void sim_world_stop(sim_world *w, bt_role role, uint32_t index)
     p->well_us = INT64_MAX;
 }
 
-/* What waited comes now, in its order; a timer that is over is looked at first or after some of it, as it
- * falls. */
+/* Packets that waited come now, in their order; a timer that is over is looked at first or after some of it,
+ * as it falls. */
 void sim_world_continue(sim_world *w, bt_role role, uint32_t index)
 {
     sim_process *p = process_of(w, role, index);
@@ -452,8 +452,8 @@ static void trace_packet(sim_world *w, const sim_item *it, const bt_msg *m)
     }
 }
 
-/* What a dead process sent comes after the end of its connection: its node seems to be there, until the next
- * heartbeat to it cannot go either. */
+/* A message of a dead process comes after the end of its connection: its node seems to be there, until the
+ * next heartbeat to it cannot go either. */
 static void cut_again(sim_world *w, const sim_item *packet, const bt_incarnation *node)
 {
     sim_item cut = {

@@ -281,8 +281,8 @@ typedef struct layer {
     size_t scratch_bytes, t, panels;
 } layer;
 
-/* What a part needs: sums of up to PREFILL_ROWS rows of PREFILL_PANELS panels or planes, and the operands as
- * they are multiplied. */
+/* The memory that a part needs: sums of up to PREFILL_ROWS rows of PREFILL_PANELS panels or planes, and the
+ * operands as they are multiplied. */
 typedef struct layer_scratch {
     int32_t hi[PREFILL_ROWS * 16 * PREFILL_PANELS], lo[PREFILL_ROWS * 16 * PREFILL_PANELS];
     int64_t row[16 * PREFILL_PANELS];

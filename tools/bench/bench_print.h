@@ -31,8 +31,8 @@ void tool_bench_print_machine(tool_bench_printer *p, json_t *machine, const json
 void tool_bench_print_row(tool_bench_printer *p, json_t *row);
 void tool_bench_print_end(tool_bench_printer *p);
 
-/* What every row holds: the program, the processor, the model, and the limits of the machine, which have the names of
- * tool_bench_limits. */
+/* The facts that every row holds: the program, the processor, the model, and the limits of the machine, which have the
+ * names of tool_bench_limits. */
 typedef struct tool_bench_about {
     const char *isa;
     const bt_model *model;

@@ -4,7 +4,7 @@
 #include "engine/prefill.h"
 #include "tools/sequences.h"
 
-/* What is timed and checked: the engines behind the two doors, over sequences of made-up tokens. */
+/* The setup that is timed and checked: the engines behind the two doors, over sequences of made-up tokens. */
 typedef struct tool_bench_setup {
     const bt_model *model;
     const char *engine;  /* of prompts: one of bt_engine_prefill_names */

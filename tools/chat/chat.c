@@ -114,7 +114,7 @@ static int fill(line *l, bt_fault *fault)
     return n > 0;
 }
 
-/* Appends one line without its end. What is past the buffer's limit is read and dropped. */
+/* Appends one line without its end. Characters past the buffer's limit are read and dropped. */
 static bt_err read_line(line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault)
 {
     size_t bytes = 0;

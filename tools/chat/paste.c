@@ -59,8 +59,8 @@ bt_err tool_paste_feed(tool_paste *p, wchar_t c, bool *ret_ended)
         *ret_ended = ++p->matched == TOOL_PASTE_END_CHARS;
         return BT_OK;
     }
-    /* What looked like the end was text. Only the first character of the end is an ESC: nothing of it but c
-     * can begin the end anew. */
+    /* The characters that looked like the end were text. Only the first character of the end is an ESC:
+     * nothing of it but c can begin the end anew. */
     for (size_t i = 0; e == BT_OK && i < p->matched; i++) e = add(p, end[i]);
     p->matched = c == end[0];
     if (e == BT_OK && !p->matched) e = add(p, c);

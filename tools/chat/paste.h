@@ -5,9 +5,9 @@
 #include <wchar.h>
 #include "base/err.h"
 
-/* What a terminal sends between ESC[200~ and ESC[201~ when something is pasted, as one text. A pure machine: characters
- * go in one at a time, and the end is seen wherever it stands. Line ends (CR, LF, either pair) become LF, NUL is left
- * out, all else stays as it is. */
+/* The characters that a terminal sends between ESC[200~ and ESC[201~ when something is pasted, as one text. A pure
+ * machine: characters go in one at a time, and the end is seen wherever it stands. Line ends (CR, LF, either pair)
+ * become LF, NUL is left out, all else stays as it is. */
 #define TOOL_PASTE_BEGIN     L"\033[200~"
 #define TOOL_PASTE_END       L"\033[201~"
 #define TOOL_PASTE_END_CHARS 6

@@ -1,4 +1,4 @@
-/* See wide.h. What is a character is decided by text/utf8.h alone. */
+/* See wide.h. The file text/utf8.h alone decides what a character is. */
 #include "tools/chat/wide.h"
 #include "text/utf8.h"
 

@@ -4,8 +4,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Which child runs, which waits, and when all is over: the deciding half of `baton up`, a pure state machine. It starts
- * no process and reads no clock; tools/cluster/cluster.c does both and reports here.
+/* The choice of the children that run and that wait, and of the time when all is over: the deciding half of `baton up`,
+ * a pure state machine. It starts no process and reads no clock; tools/cluster/cluster.c does both and reports here.
  *
  * A child that ends is started again after 100 ms, doubling to 2 s; a child that has been up for 10 s starts over at
  * 100 ms. Until the whole has been ready once, a child that ends by itself with a non-zero exit status stops

@@ -43,7 +43,7 @@ const bt_opt_program tool_chat_program = {
     .args_name = "MODEL",
 };
 
-/* What each request says besides its messages; NULL: out of memory. */
+/* The fields of each request besides its messages; NULL: out of memory. */
 static json_t *make_wishes(const config *c)
 {
     json_t *wishes = json_pack("{s:I}", "max_tokens", (json_int_t)c->n_predict);

@@ -1,5 +1,5 @@
-/* What the search measures: packages that donate layers to each other, a device's limits and prices, text
- * that calibrates nothing; and where its answers are kept. */
+/* The measurements of the search: packages that donate layers to each other, a device's limits and prices,
+ * text that calibrates nothing; and where its answers are kept. */
 #include "tools/search/auto.h"
 #include "base/cache.h"
 #include "base/clock.h"
@@ -130,7 +130,7 @@ static bt_err held_out_new(held_out **ret, const bt_model *m, const bt_obtain_wa
 }
 
 static double held_out_float(const held_out *h) { return h->value; }
-/* Those that are scored. */
+/* The number of tokens that are scored. */
 static size_t held_out_tokens(const held_out *h)
 {
     return h->plan.windows * (h->plan.last_scored - h->plan.first_scored + 1);

@@ -1,4 +1,4 @@
-/* Which recipes are tried in which order. */
+/* The recipes that are tried, and their order. */
 #include "tools/search/search.h"
 #include "base/num.h"
 
@@ -96,7 +96,7 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
     return BT_OK;
 }
 
-/* What t saves against high, for its loss; one part in a thousand of the cost where t saves bits alone. */
+/* The saving of t against high, for its loss; one part in a thousand of the cost where t saves bits alone. */
 static double gain_of(const tool_search_try *high, const tool_search_try *t)
 {
     const double saved = high->cost - t->cost, least = 0.001 * high->cost;

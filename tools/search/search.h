@@ -14,8 +14,8 @@
  *   of them take it together as the bound allows, those with the most gain for their divergence first; how
  *      many is found by halving, on the loss of each mixture
  *
- * At most TOOL_SEARCH_MAX_TRIES packages. What is tried depends on what was measured before it and on nothing else, so
- * equal measurements give an equal recipe. Pure: the caller measures. */
+ * At most TOOL_SEARCH_MAX_TRIES packages. Each try depends on the measurements before it and on nothing else, so equal
+ * measurements give an equal recipe. Pure: the caller measures. */
 enum { TOOL_SEARCH_LADDER = 12, TOOL_SEARCH_MAX_TRIES = TOOL_SEARCH_LADDER + BT_RECIPE_HEAD + 1 + 16 };
 extern const char *const tool_search_ladder[TOOL_SEARCH_LADDER];
 

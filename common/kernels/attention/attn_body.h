@@ -2,7 +2,7 @@
  *
  * (row, head) pairs that read the same kv head share f32 copies of each block of 64 positions. They go in tiles of up
  * to 6 pairs: first the scores of all pairs, a product with K transposed, and their weights; then the sums of values of
- * all pairs, a product with V. What a pair computes does not depend on which pairs share the block. Names: z scores, p
+ * all pairs, a product with V. The result of a pair does not depend on which pairs share the block. Names: z scores, p
  * weights exp(z - m), m, c, l, acc and M, L, A (here tm, tl, total) as in kernels.h. */
 
 enum { TILE = 6 };

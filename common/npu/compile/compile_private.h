@@ -8,9 +8,10 @@
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/shapes.h"
 
-/* What the compiler's steps share. The files stand on each other in the order of this header: compile_job.c,
- * compile_int.c, donors.c, compile_awq.c; then compile_tensors.c, sparse.c and compile_programs.c beside each other;
- * then compile_header.c. compile_write.c runs the steps, with weights for compile.c and without for a sketch. */
+/* The declarations that the compiler's steps share. The files stand on each other in the order of this header:
+ * compile_job.c, compile_int.c, donors.c, compile_awq.c; then compile_tensors.c, sparse.c and compile_programs.c beside
+ * each other; then compile_header.c. compile_write.c runs the steps, with weights for compile.c and without for a
+ * sketch. */
 
 /* ---- compile_job.c ---- */
 typedef struct bt_compile_job {
@@ -103,7 +104,7 @@ void bt_compile_donors_site(bt_compile_job *j, uint32_t site);
 void bt_compile_donors_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t site);
 
 /* ---- compile_awq.c ---- */
-/* Fills smooth, the fold's smoothing and clip from the figures of the model without them. Those figures then have to be
+/* Fills smooth, the fold's smoothing and clip from the figures of the model without them. The figures then have to be
  * measured again. */
 bt_err bt_compile_awq(bt_compile_job *j, bt_fault *fault);
 

@@ -11,9 +11,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* What was lowered, and the programs made of it: one for each context where the device's context is
- * static. Instructions are made when they are written: those of all programs take much more memory than their
- * drafts and places. */
+/* The drafts that lowering made, and the programs made of it: one for each context where the device's context
+ * is static. Instructions are made when they are written: those of all programs take much more memory than
+ * their drafts and places. */
 typedef struct programs {
     bt_lower_draft **draft;
     size_t drafts;

@@ -3,10 +3,10 @@
 #include "base/err.h"
 #include "npu/pkg/pkg.h"
 
-/* What a device would map of a package, as one file for each session, for whoever builds a loader for the device. The
- * images follow from the package alone. docs/package-format.md describes the bytes: each matrix that the NPU reads, in
- * whole tiles of the device's matrix unit (device/tile.h), its scales and sums; then the KV state and the arena, which
- * are zeros.
+/* The parts of a package that a device would map, as one file for each session, for whoever builds a loader for the
+ * device. The images follow from the package alone. docs/package-format.md describes the bytes: each matrix that the
+ * NPU reads, in whole tiles of the device's matrix unit (device/tile.h), its scales and sums; then the KV state and the
+ * arena, which are zeros.
  *
  * bt_images_write writes DIR/session-N.img for each session N, makes DIR where it is missing, and deletes images of
  * sessions that the package does not have. A file gets its name only when it is whole. Files are written one at a time,

@@ -45,7 +45,7 @@ void bt_lower_done(bt_lowered *l); /* frees the lists; a bt_lowered of zeros is 
 
 /* bt_lower in steps, for programs that differ in their rows. A draft has the instructions, before their values have
  * places. One draft serves all rows that have logits or have none, as its own do, and whose attention has as many
- * slices. Places are found without instructions, which take more memory. What `in` names is borrowed; errors of
+ * slices. Places are found without instructions, which take more memory. All that `in` names is borrowed; errors of
  * bt_lower. */
 typedef struct bt_lower_draft bt_lower_draft;
 bt_err bt_lower_draft_new(bt_lower_draft **ret, const bt_lower_in *in, bt_fault *fault);

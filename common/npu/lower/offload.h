@@ -8,7 +8,7 @@
 #include "npu/pkg/pkg_format.h"
 #include "npu/pkg/recipe.h"
 
-/* Which operators of a graph run on the NPU of a profile.
+/* The operators of a graph that run on the NPU of a profile.
  *
  *   npu_ops linear    the linears, the output matrix included
  *   npu_ops all       every operator that a profile can name (graph/op_list.h: asked)

@@ -5,8 +5,8 @@
 #include "device/on_chip.h"
 #include "npu/pkg/pkg.h"
 
-/* What a device's layout makes of a package: padding in the memory plan and in tiles, the KV state that a device would
- * keep, and what each operator moves between memory and chip. All follows from the package alone: its layout, its
+/* The effects of a device's layout on a package: padding in the memory plan and in tiles, the KV state that a device
+ * would keep, and what each operator moves between memory and chip. All follows from the package alone: its layout, its
  * tables, its programs. The compiler takes loop orders and mapped bytes from here; `baton inspect` shows all of it. */
 
 /* Padding bytes between rows' elements and their strides, over all places of the program's plan. The shadow has

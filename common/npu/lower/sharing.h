@@ -5,7 +5,7 @@
 #include "base/err.h"
 #include "graph/graph.h"
 
-/* What sharing programs between chunks saves. A layer is six subgraphs, as llm.npu divides it: norm | q, k, v | rotary
+/* The savings from programs that chunks share. A layer is six subgraphs, as llm.npu divides it: norm | q, k, v | rotary
  * embedding, store and attention | o and add | norm, gate, up and their product | down and add. A subgraph whose sizes
  * do not depend on the context is the same for every chunk of a prompt. The others (attention) exist once for each
  * chunk index. The naive build has every subgraph once for each chunk index. Bytes: weights (weight_bits each, and an

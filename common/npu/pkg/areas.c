@@ -1,4 +1,5 @@
-/* Which bytes of the arena an instruction touches: the rules of npu/pkg/pkg_format.h, turned into offsets. */
+/* The bytes of the arena that an instruction touches: the rules of npu/pkg/pkg_format.h, turned into offsets.
+ */
 #include "npu/pkg/areas.h"
 #include "kernels/kernels.h"
 #include "npu/pkg/recipe.h"

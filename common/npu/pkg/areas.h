@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include "npu/pkg/pkg_ops.h"
 
-/* Which bytes of the arena an instruction reads and writes. Pure: the answer follows from the instruction, the
+/* The bytes of the arena that an instruction reads and writes. Pure: the answer follows from the instruction, the
  * package's sites and the program's numbers of rows. */
 
 /* Row r is the `stride` bytes of the arena from at + r * stride on. at BT_PKG_NOWHERE: the area is empty. */

@@ -1,5 +1,5 @@
-/* Which instructions run as one, found in two walks over a program: backwards for the last reads of values,
- * then forwards over the groups of LINEARs. */
+/* The instructions that run as one, found in two walks over a program: backwards for the last reads of
+ * values, then forwards over the groups of LINEARs. */
 #include "npu/pkg/fuse.h"
 #include "base/num.h"
 #include "npu/pkg/areas.h"

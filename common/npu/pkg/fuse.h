@@ -5,8 +5,8 @@
 #include "base/err.h"
 #include "npu/pkg/pkg.h"
 
-/* Which instructions of a program run as one, and which instruction reads a value for the last time. Both are found
- * once, when a package is opened; a run looks them up by the instruction's index.
+/* The instructions of a program that run as one, and the instruction that reads a value for the last time. Both are
+ * found once, when a package is opened; a run looks them up by the instruction's index.
  *
  * A group of LINEARs ends each tile of its outputs with an epilogue. The epilogue can do the instructions behind the
  * group too:

@@ -319,9 +319,9 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     *k = shape[1];
 }
 
-/* What the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of all weights that they
- * multiply, padding included. The loop sums over 64 lanes (16 outputs of 4 inputs) so that compilers make
- * vectors of them. */
+/* The facts that the kernels rely on: s8 in [-127, 127], s4 in [-7, 7], and colsum the sum of all weights
+ * that they multiply, padding included. The loop sums over 64 lanes (16 outputs of 4 inputs) so that
+ * compilers make vectors of them. */
 static bool weights_fit(const uint8_t *w, const int32_t *colsum, uint64_t panels, uint64_t k4, uint32_t bits)
 {
     if (bits == 8 && memchr(w, 0x80, (size_t)(panels * k4 * 64))) return false;

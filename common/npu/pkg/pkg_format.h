@@ -50,8 +50,8 @@ typedef struct bt_pkg_rotation { /* a rotation of bt_edge_rotate_fn; base 0: the
     uint32_t blocks; /* blocks of base << log2 elements in a row */
 } bt_pkg_rotation;
 
-/* What the device's profile asks of layout (docs/profiles.md describes each field); 0: nothing. The programs' strides,
- * slices, parts and loop orders follow from it (npu/pkg/pkg_layout.h). */
+/* The demands of the device's profile on layout (docs/profiles.md describes each field); 0: nothing. The programs'
+ * strides, slices, parts and loop orders follow from it (npu/pkg/pkg_layout.h). */
 typedef struct bt_pkg_layout { /* 48 bytes */
     uint64_t on_chip_bytes;
     uint32_t last_axis_align_bytes; /* a power of two */
@@ -115,8 +115,8 @@ typedef struct bt_pkg_head { /* 16 bytes */
     float recall; /* share of the exact choice that the estimate finds on the calibration; NaN: not measured */
 } bt_pkg_head;
 
-/* What a constant was first added as: a label for people. weights_bytes sums the constants of kind WEIGHT (panels and
- * the embedding); the check of programs asks for CODE, PLAN and PIECES. */
+/* The kind as which a constant was first added: a label for people. weights_bytes sums the constants of kind WEIGHT
+ * (panels and the embedding); the check of programs asks for CODE, PLAN and PIECES. */
 typedef enum bt_pkg_const_kind {
     BT_PKG_CONST_WEIGHT = 1,
     BT_PKG_CONST_SCALE,

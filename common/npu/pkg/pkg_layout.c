@@ -1,4 +1,4 @@
-/* What a package's layout rounds up and cuts into pieces. */
+/* The sizes that a package's layout rounds up, and the pieces that it cuts. */
 #include "npu/pkg/pkg_layout.h"
 
 static uint64_t pieces_of(uint64_t n, uint64_t of) { return of && n ? (n + of - 1) / of : 1; }

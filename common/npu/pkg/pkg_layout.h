@@ -4,9 +4,9 @@
 #include <stdint.h>
 #include "npu/pkg/pkg_ops.h"
 
-/* What a package's layout (bt_pkg_layout, from the device's profile) does to rows, attention, the output matrix and
- * tiles. The compiler lowers by it, the check compares programs with it, and the executor finds slices and parts by it.
- * Pure. Limits: elements of a row < 2^21, rows < 2^21. With a layout of zeros nothing is rounded or split. */
+/* The effects of a package's layout (bt_pkg_layout, from the device's profile) on rows, attention, the output matrix
+ * and tiles. The compiler lowers by it, the check compares programs with it, and the executor finds slices and parts by
+ * it. Pure. Limits: elements of a row < 2^21, rows < 2^21. With a layout of zeros nothing is rounded or split. */
 
 /* Bytes from one row to the next, rounded up to last_axis_align_bytes: of `elems` elements of elem_bytes each, and of a
  * plane of s8, which is a multiple of 64 too. */

@@ -1,7 +1,7 @@
 /* The rows of graph/op_list.h as a table of instructions, and what each takes from its operator. */
 #include "npu/pkg/pkg_ops.h"
 
-/* What an operator's row says for its instructions; NONE: there is no operator. */
+/* The facts of an operator's row for its instructions; NONE: there is no operator. */
 #define FACTS(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
     IN_PLACE_##NAME = in_place, SHAPE_##NAME = BT_SHAPE_##shape, BESIDE_##NAME = BT_BESIDE_##beside, \
     PRICE_##NAME = BT_PRICED_##price, ON_##NAME = asked ? BT_PKG_ON_FLOATS : BT_PKG_ON_COMPANION,

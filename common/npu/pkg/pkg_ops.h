@@ -5,7 +5,7 @@
 #include "graph/graph.h"
 #include "npu/pkg/pkg_format.h"
 
-/* What each instruction is: the rows of graph/op_list.h as a table. Lowering makes instructions by this table, the
+/* The facts of each instruction: the rows of graph/op_list.h as a table. Lowering makes instructions by this table, the
  * check compares them with it, and the executor, plans and prices read it. */
 
 /* In which form values lie in the arena.
@@ -32,9 +32,9 @@ static inline uint32_t bt_pkg_form_bytes(uint32_t form)
     return form == BT_PKG_FORM_S16 ? 2 : form == BT_PKG_FORM_PLANES ? 1 : 4;
 }
 
-/* Which tensor an instruction names. NORM: a norm's weight, or NONE where all weights are 1. HEAD_NORM: the weight of
- * the norm of each head. SCALED: the linear that wrote in1, for its output scale. S16_UNIT: the linear that gives the
- * unit of the s16, or NONE where the site gives the unit. */
+/* The tensor that an instruction names. NORM: a norm's weight, or NONE where all weights are 1. HEAD_NORM: the weight
+ * of the norm of each head. SCALED: the linear that wrote in1, for its output scale. S16_UNIT: the linear that gives
+ * the unit of the s16, or NONE where the site gives the unit. */
 typedef enum bt_pkg_tensor_rule {
     BT_PKG_TENSOR_NONE,
     BT_PKG_TENSOR_NORM,
@@ -44,7 +44,7 @@ typedef enum bt_pkg_tensor_rule {
     BT_PKG_TENSOR_SCALED,
     BT_PKG_TENSOR_S16_UNIT,
 } bt_pkg_tensor_rule;
-/* Which site an instruction names. ANY_SITE: a site or NONE. S16_SITE: the o site, whose a16_scale is the unit of
+/* The site that an instruction names. ANY_SITE: a site or NONE. S16_SITE: the o site, whose a16_scale is the unit of
  * attention's output, or NONE. */
 typedef enum bt_pkg_site_rule {
     BT_PKG_SITE_NONE,
@@ -52,8 +52,8 @@ typedef enum bt_pkg_site_rule {
     BT_PKG_SITE_ANY_SITE,
     BT_PKG_SITE_S16_SITE,
 } bt_pkg_site_rule;
-/* What an instruction's bt_pkg_int_params hold. NORM: a weight and eps; SCORES: multipliers of attention's logits and
- * outputs; SUM: from in1's unit to out's; GATED: of the gate and of the product; TURN: from in0's unit to out's. */
+/* The contents of an instruction's bt_pkg_int_params. NORM: a weight and eps; SCORES: multipliers of attention's logits
+ * and outputs; SUM: from in1's unit to out's; GATED: of the gate and of the product; TURN: from in0's unit to out's. */
 typedef enum bt_pkg_params_rule {
     BT_PKG_PARAMS_NONE,
     BT_PKG_PARAMS_NORM,

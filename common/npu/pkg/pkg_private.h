@@ -5,8 +5,8 @@
 #include "base/pool.h"
 #include "npu/pkg/pkg.h"
 
-/* What the files of packages share, for pkg*.c and for tests that damage packages. Every file stands on those before
- * it:
+/* The declarations that the files of packages share, for pkg*.c and for tests that damage packages. Every file stands
+ * on those before it:
  *
  *   pkg_format.h, pkg_names.c   what lies in the file, and its names
  *   pkg_tables.c                header and tables of an opened package
@@ -47,7 +47,7 @@ typedef struct bt_pkg_table_rule {
     uint32_t elem_bytes, max_count;
 } bt_pkg_table_rule;
 extern const bt_pkg_table_rule bt_pkg_table_rules[BT_PKG_TABLES];
-/* What a sketch holds in place of a file; all owned. */
+/* The contents of a sketch in place of a file; all owned. */
 struct bt_pkg_kept {
     bt_pkg_header header;
     void *table[BT_PKG_TABLES];

@@ -4,9 +4,9 @@
 #include "npu/pkg/shapes.h"
 #include "npu/price/stage_cost.h"
 
-/* What the programs of a package, or of its sketch, take on a device: the times of a chunk's stages, and their sum.
- * Every instruction has the one price of npu/price/stage_cost.h. What does not depend on the position is priced once
- * for each program and number of rows. One thread at a time calls these functions.
+/* The prices of the programs of a package, or of its sketch, on a device: the times of a chunk's stages, and their sum.
+ * Every instruction has the one price of npu/price/stage_cost.h. Instructions that do not depend on the position are
+ * priced once for each program and number of rows. One thread at a time calls these functions.
  *
  * A sum has these parts: the companion's work, by operator (bt_op_kind); conversions at the edges; waiting of the
  * engines for each other; sessions; the NPU's work, with the dispatch of its graphs. First use is in no part. */

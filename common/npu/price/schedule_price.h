@@ -2,8 +2,8 @@
 #define BT_NPU_SCHEDULE_PRICE_H
 #include "npu/price/price_pkg.h"
 
-/* What prompts of a package take under a schedule, whatever their length: to the nanosecond the time of the full
- * schedule, from a table that fills as prices are asked for.
+/* The times of a package's prompts of any length under a schedule: to the nanosecond the time of the full schedule,
+ * from a table that fills as prices are asked for.
  *
  * A prompt is cut into k filled chunks and a last one. All prompts begin alike, as the longest does, until their last
  * chunk may begin: a chunk begins only after the chunk `window` before it has ended. So the beginning is played once.

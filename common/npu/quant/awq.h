@@ -31,7 +31,7 @@ typedef struct bt_awq_input {
 bt_err bt_awq_input_new(bt_awq_input *ret, size_t k, bt_fault *fault);
 void bt_awq_input_done(bt_awq_input *in); /* zeros are fine */
 /* Adds one window's rows x[t, k], which begin at row `at` of a text of `total` rows. All but the window's first row
- * count in magnitude (bt_calib_site says why). Those that spread evenly over the text are kept in x. */
+ * count in magnitude (bt_calib_site says why). Rows that spread evenly over the text are kept in x. */
 void bt_awq_input_add(bt_awq_input *in, const float *x, size_t t, size_t at, size_t total);
 
 typedef struct bt_awq_matrix {

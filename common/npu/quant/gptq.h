@@ -23,8 +23,8 @@ enum { BT_GPTQ_BLOCK = 128 };
 bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fault *fault);
 /* Adds x^T x of rows x[t, k] to the lower triangle of h[k, k]. */
 void bt_gptq_add(float *h, const float *x, size_t t, size_t k, bt_pool *pool);
-/* What weights are rounded to: scale * q + offset, least <= q <= most, with a scale and an offset for each group of a
- * row's inputs. Groups are made of inputs in their own order, whatever order they are rounded in. */
+/* The values to which weights are rounded: scale * q + offset, least <= q <= most, with a scale and an offset for each
+ * group of a row's inputs. Groups are made of inputs in their own order, whatever order they are rounded in. */
 typedef struct bt_gptq_grid {
     const float *scale, *offset; /* [rows, k / group]; offset NULL: zeros */
     size_t group;                /* inputs in a group; k: a row is one group */

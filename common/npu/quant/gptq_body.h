@@ -59,7 +59,7 @@ static void take_rows(double sum[STRIP], const double *l, const double *m, size_
 }
 
 /* A part makes whole columns of m, the inverse of the lower triangle l: no column needs another. A strip of them stays
- * in the cache. What lies above the diagonal is 0. */
+ * in the cache. Elements above the diagonal are 0. */
 static void invert_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_factor_job *j = ud;

@@ -12,9 +12,9 @@
 #include "npu/pkg/pkg.h"
 
 /* The NPU: a loop over the instructions of a program of a package. Integer instructions run in int_exec.c and the int_*
- * kernels, the companion's in graph/companion.h. A run allocates nothing, decides no shape and never looks ahead. Which
- * instructions run as one was found when the package was opened (npu/pkg/fuse.h). exec_private.h gives the order in
- * which to read the executor's files.
+ * kernels, the companion's in graph/companion.h. A run allocates nothing, decides no shape and never looks ahead. The
+ * instructions that run as one were found when the package was opened (npu/pkg/fuse.h). exec_private.h gives the order
+ * in which to read the executor's files.
  *
  * Sequences: a program of (batch, seq, ctx) has batch * seq rows; sequence b has rows [b * seq, (b + 1) * seq). Each
  * sequence has its own KV view and positions. Row-wise steps go over all rows at once; rotary embedding, KV and

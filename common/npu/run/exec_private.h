@@ -9,8 +9,8 @@
 #include "npu/pkg/pkg_layout.h"
 #include "npu/run/int_linear.h"
 
-/* What the executor's files share. Read them in this order; each calls only those before it. npu/pkg says which bytes
- * an instruction touches (areas.h) and which instructions run as one (fuse.h).
+/* The declarations that the executor's files share. Read them in this order; each calls only those before it. npu/pkg
+ * says which bytes an instruction touches (areas.h) and which instructions run as one (fuse.h).
  *
  *   int_linear.c    a linear in integers: loops over rows and panels
  *   exec_job.c      one run: its rows and memory, row-wise steps, the shadow

@@ -6,8 +6,8 @@
  * next head. So a head's keys and values stay in the caches while its blocks last.
  *
  * Rows, and heads of a KV head, share a choice where the package says so. Rows share in blocks that begin at
- * multiples of their size: the first row chooses, and each row adds the block's positions up to its own. What
- * a row keeps depends only on its position, the choosing q and the stored keys. */
+ * multiples of their size: the first row chooses, and each row adds the block's positions up to its own. The
+ * positions that a row keeps depend only on its position, the choosing q and the stored keys. */
 #include "device/heads.h"
 #include "npu/run/exec_private.h"
 

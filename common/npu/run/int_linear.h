@@ -11,7 +11,7 @@
  * outputs. */
 enum { BT_INT_LINEAR_ROWS = 48, BT_INT_LINEAR_PANELS = 8, BT_INT_LINEAR_COLS = 16 * BT_INT_LINEAR_PANELS };
 
-/* What the epilogue gets: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names. Row r of the sums
+/* The epilogue's input: rows [row, row + rows), outputs [n, n + cols) of the matrix that ud names. Row r of the sums
  * begins at r * BT_INT_LINEAR_COLS. The epilogue may overwrite the sums.
  *
  *   tile8   sums of 8-bit inputs

@@ -1,4 +1,4 @@
-# What is named goes, the rest and foreign files stay; without --yes nothing goes where nobody can be asked.
+# Named files go, the rest and foreign files stay; without --yes nothing goes where nobody can be asked.
 export BATON_CACHE_DIR=$PWD/cache
 one=0123456789abcdef0123456789abcdef two=fedcba9876543210fedcba9876543210 three=00000000000000000000000000000000
 mkdir -p cache/packages cache/weights

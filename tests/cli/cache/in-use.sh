@@ -1,4 +1,4 @@
-# What a running node has mapped is shown as in use, and stays.
+# A file that a running node has mapped is shown as in use, and stays.
 export BATON_CACHE_DIR=$PWD/cache
 : > log
 baton-decode -m "$BATON_TEST_MODEL" -c 512 --gateway "ipc://$PWD/nobody" --listen "ipc://$PWD/kv" 2>> log & node=$!

@@ -25,7 +25,7 @@ baton calibrate -m llama-3.1-8b --like hexagon-v75 --point prefill:512=9s --weig
 points() { for n in "$@"; do echo "--point prefill:$n=$((30 + $(if [ $n -le 64 ]; then echo 64; else echo 256; fi)))ms"; done; }
 # shellcheck disable=SC2046
 baton calibrate -m llama-3.1-8b $(points 16 40 63 64 65 100 140 255 256) --point decode:1@100=50ms --point decode:1@1000=51ms -o pads.json | grep 'programs\|  140 tokens'
-# Of six lengths or more some judge a fit of the others; the profile has their errors, and is fitted on all.
+# Some of six lengths or more judge a fit of the others; the profile has their errors, and is fitted on all.
 # shellcheck disable=SC2046
 baton calibrate -m llama-3.1-8b $(for n in 16 32 64 128 256 512 1024; do echo "--point prefill:$n=$((20 + n / 4))ms"; done) \
     --point decode:1@100=15ms --point decode:1@1000=16ms -o line.json | grep 'held\|without'

@@ -1,4 +1,4 @@
-# What a recipe asks and the model, the device or the text does not give: each with both sides. Nothing is compiled.
+# Demands of a recipe that the model, the device or the text does not meet: each with both sides. Nothing is compiled.
 exec 2>&1
 m=$BATON_TEST_MODEL
 for quant in w4a16:group=128 w8a8/4-30=w4a8 w8a8/0-3=w4a8:r4 w8a8/2+2=w4a8 w8a8:lut4,gptq w4a8:lut6 auto auto:ppl=0%; do

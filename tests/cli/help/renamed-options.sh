@@ -1,6 +1,6 @@
 # An option that once had another name is refused with the name that it has in that program, on the command line and in
-# the environment. What the new name says counts, whatever the environment has under the old one. Elsewhere the word is
-# another option, or keeps its meaning.
+# the environment. The value of the new name counts, whatever the environment has under the old one. Elsewhere the word
+# is another option, or keeps its meaning.
 while read -r program old new value; do
     cli=$(echo "$program" | tr _ ' ')
     env=BATON_$(echo "$old" | tr 'a-z-' 'A-Z_')

@@ -1,5 +1,4 @@
-# What is printed to a full device is lost. Every command says so, once and why, and ends with 1; so it is with a closed
-# stdout.
+# Output to a full device is lost. Every command says so, once and why, and ends with 1; so it is with a closed stdout.
 printf '10\n20\n' > lengths
 printf '{"timestamp": 0, "input_length": 10, "output_length": 5}\n' > one.jsonl
 printf '{"requests": 4, "points": {"ttft_ms": [1, 2], "tpot_ms": [1, 2], "e2e_ms": []}}' > run.json

@@ -1,5 +1,5 @@
-# What a user's own profile says decides: of power, nothing known, a bound, or terms, with polling for as long as the
-# device works; of sessions, what a switch costs where the weights fill several.
+# A user's own profile decides. Its power: nothing known, a bound, or terms, with polling for as long as the device
+# works. Its sessions: the cost of a switch where the weights fill several.
 printf '{"timestamp": 0, "input_length": 512, "output_length": 1}\n' > one.jsonl
 plan() {
     printf '{"name": "mine", "title": "made up", "operators": {"linear": ["int8"]}%s, "time": {"stack": "none",

@@ -19,7 +19,7 @@ baton pull hf:acme/ends 2>&1 | tell
 (cd models && find . -name '*.part' | sed 's/[0-9a-f]*\.part/HASH.part/')
 cmp models/hf/acme/tiny/tiny-q4_k_m.gguf models/hf/acme/cut/tiny-q4_k_m.gguf && cmp models/hf/acme/cut/tiny-q4_k_m.gguf models/hf/acme/no-range/tiny-q4_k_m.gguf
 grep -E '/(cut|no-range|ends)/' log | grep files
-# What is not right.
+# Repositories that are not right.
 for r in liar small huge short:q5_0 hostile twice garbled loop plain file; do baton pull "hf:acme/$r" 2>&1 | tell | sed 's,its disk has.*left:,its disk has * left:,'; done
 baton pull hf:acme/a/b hf:acme 2>&1
 baton pull hf:../tiny 2>&1

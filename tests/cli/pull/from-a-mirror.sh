@@ -8,7 +8,7 @@ baton pull made --json | sed "s,$PWD,HERE,"
 baton list | sed "s,$PWD,HERE,"
 baton list --json | grep -o '"[a-z0-9_]*":' | sort | uniq -c
 baton tokenize -m made -p x
-# What is not right is not taken, and nothing is left of it.
+# A package that is not right is not taken, and nothing is left of it.
 baton rm made whole
 printf b | dd of=mirror/made_part2-1.0-py3-none-any.whl bs=1 seek=100 conv=notrunc 2> dd.log
 baton pull made 2>&1 | sed "s,$PWD,HERE,"

@@ -1,4 +1,4 @@
-# What needs more than there is does not begin, and says what would fit.
+# A process that needs more memory than there is does not begin, and says what would fit.
 export BATON_CACHE_DIR=$PWD/cache
 baton run -m "$BATON_TEST_MODEL" -t 2 -p x -n 1 --memory 700M
 baton run -m "$BATON_TEST_MODEL" -t 2 -p x -n 1 -c 1024 --memory 450M

@@ -1,4 +1,5 @@
-# A key for captures; a capture that is torn, and one that another key opens. What a gateway writes: tests/integration.
+# A key for captures; a capture that is torn, and one that another key opens. The captures that a gateway writes:
+# tests/integration.
 baton trace key here && ls -l here.secret | cut -c 1-10 && wc -c < here.public
 baton trace key here
 printf '{"timestamp": 0, "input_length": 100, "output_length": 10}\n{"timestamp": 5, "input_length": 7, "output_length": 1}\n' |

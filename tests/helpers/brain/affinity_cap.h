@@ -3,7 +3,7 @@
 #include "gateway/brain/affinity.h"
 
 /* How many entries the table has room for: as many as are noted, one prefix each, before the first of them makes
- * room. What it knew before is forgotten. */
+ * room. Its entries from before are forgotten. */
 static inline uint32_t affinity_cap(gw_affinity *a)
 {
     static const bt_incarnation node = {{0xcc}};

@@ -2,8 +2,8 @@
 #define TESTS_DECODE_KIT_H
 #include "decode-node/brain/brain.h"
 
-/* What the tests of the decode node's brain share: one gateway, one prefill node, a clock that the test moves, and the
- * actions of the last step. */
+/* The common part of the tests of the decode node's brain: one gateway, one prefill node, a clock that the test moves,
+ * and the actions of the last step. */
 extern const bt_incarnation decode_kit_self, decode_kit_gate, decode_kit_prefill;
 extern int64_t decode_kit_now;
 extern dc_actions decode_kit_acts;

@@ -2,7 +2,7 @@
 #define TESTS_GATEWAY_KIT_H
 #include "gateway/brain/brain.h"
 
-/* What a step of the gateway's brain did: its first action of that type, the first message of that type to that
+/* The results of a step of the gateway's brain: its first action of that type, the first message of that type to that
  * node; NULL. */
 const gw_action *gateway_kit_did(gw_actions acts, gw_action_type type);
 const bt_msg *gateway_kit_said(gw_actions acts, bt_incarnation to, bt_msg_type type);
@@ -40,7 +40,7 @@ void gateway_kit_join(gateway_kit *k, bt_incarnation who);
 bt_msg gateway_kit_hello(bt_incarnation who);
 void gateway_kit_submit(gateway_kit *k, uint32_t max_tokens);
 gw_submit gateway_kit_request(uint64_t number, uint32_t max_tokens);
-/* What nodes say of an attempt. */
+/* The messages of nodes about an attempt. */
 void gateway_kit_say(gateway_kit *k, bt_incarnation who, bt_msg_type type, uint32_t attempt);
 void gateway_kit_first(gateway_kit *k, bt_incarnation who, uint32_t attempt, int32_t token);
 /* 40 + index each */

@@ -66,7 +66,7 @@ static void must(bool ok, const char *what)
 
 /* ---- answers ------------------------------------------------------------------------------------- */
 
-/* What a client does not take is lost: it has gone. */
+/* Text that a client does not take is lost: it has gone. */
 __attribute__((format(printf, 2, 3))) static void say(const client *c, const char *fmt, ...)
 {
     char text[1024];

@@ -15,7 +15,7 @@ typedef struct law {
 double law_prompt_ms(const law *l, double tokens);
 double law_step_ms(const law *l, double batch, double ctx);
 
-/* What is wrong with it, from its request number `after` on (0: all). */
+/* The flaw of the server, from its request number `after` on (0: all). */
 typedef enum law_flaw {
     LAW_NONE = 0,
     LAW_ERRORS,       /* 500 with an error object */

@@ -17,7 +17,7 @@ proxy proxy_start(const char *const *options);
 const char *proxy_at(const proxy *p, const char *route);
 /* One order, such as "hold decode-0 both"; it has been carried out when this returns. */
 void proxy_order(const proxy *p, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
-/* What it has done so far; the caller drops the reference. proxy_sum: one figure, over all routes. */
+/* The proxy's figures so far; the caller drops the reference. proxy_sum: one figure, over all routes. */
 json_t *proxy_figures(const proxy *p);
 json_int_t proxy_sum(const proxy *p, const char *figure);
 /* SIGTERM; true when it ended well. Its figures go to stdout. */

@@ -39,8 +39,8 @@ size_t spawn_count_leftovers(void);
 spawn *spawn_start(const char *const *argv);
 #define SPAWN(...) spawn_start((const char *const[]){__VA_ARGS__, NULL})
 
-/* The same at a terminal of its own, 80 columns by 24 rows: its stdin, stdout and stderr. What it writes, with what the
- * terminal echoes, is its spawn_out and its spawn_err. term: the value of TERM; NULL: not set. */
+/* The same at a terminal of its own, 80 columns by 24 rows: its stdin, stdout and stderr. The text that it writes, with
+ * the terminal's echo, is its spawn_out and its spawn_err. term: the value of TERM; NULL: not set. */
 spawn *spawn_in_terminal(const char *term, const char *const *argv);
 /* Types n bytes at its terminal. */
 void spawn_type(spawn *s, const char *bytes, size_t n);
@@ -53,7 +53,7 @@ void spawn_signal(const spawn *s, int signo);
 int spawn_wait(spawn *s, int64_t ms);
 /* The JSON that it wrote when it ended well within two minutes, the caller's; anything else aborts, with its words. */
 json_t *spawn_json(spawn *s);
-/* What it has written so far, NUL-terminated; valid until the next call for the same stream. */
+/* The text that it has written so far, NUL-terminated; valid until the next call for the same stream. */
 const char *spawn_out(spawn *s);
 const char *spawn_err(spawn *s);
 /* No sanitizer has found anything in it or in the programs that it started; false with their words on stdout. The

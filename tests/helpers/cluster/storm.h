@@ -39,8 +39,8 @@ void storm_done(storm *s);
 /* A number below `below`, by the seed. */
 uint64_t storm_draw(storm *s, uint64_t below);
 /* Begins requests while fewer than `until` have been sent and there is a place, moves all on for a few milliseconds,
- * and judges those that have ended. True while some are in flight or to be sent. What is wrong is told on stdout,
- * the first few times. */
+ * and judges those that have ended. True while some are in flight or to be sent. Faults are told on stdout, the first
+ * few times. */
 bool storm_step(storm *s, uint64_t until);
 /* One line: the figures. */
 void storm_print(const storm *s, const char *what);

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "tests/helpers/model/tiny_gguf.h"
 
-/* What the tests of graph, npu and the engines share: small models of each architecture, pages, hashes.
+/* The common part of the tests of graph, npu and the engines: small models of each architecture, pages, hashes.
  * Failures of the kit itself abort the test program. */
 typedef struct engine_kit {
     bt_model *model;

@@ -1,4 +1,4 @@
-/* What the calibration measures is taken out of a copy of either side; the rest is compared as it lies. */
+/* The calibration's measurements are taken out of a copy of either side; the rest is compared as it lies. */
 #include "tests/helpers/model/sketch_kit.h"
 #include "npu/compile/compile.h"
 #include "npu/pkg/attention.h"

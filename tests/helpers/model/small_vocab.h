@@ -19,7 +19,7 @@ extern const size_t small_spm_words;
 extern const char *const small_bpe_merge[];
 extern const size_t small_bpe_merges;
 
-/* What may be changed before making a tokenizer: tests bend one thing at a time. */
+/* The parts that may be changed before a tokenizer is made: tests bend one thing at a time. */
 typedef struct small_vocab {
     bt_vocab_source src;
     struct {

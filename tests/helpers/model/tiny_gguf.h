@@ -25,8 +25,8 @@ void tiny_gguf_raw(tiny_gguf *w, const char *key, uint32_t type, const void *byt
 /* bytes are copied; n_dims of dim[]. */
 void tiny_gguf_tensor(tiny_gguf *w, const char *name, uint32_t type, const uint64_t *dim, uint32_t n_dims,
                       const void *bytes, size_t len);
-/* What comes next lies so many bytes (a multiple of the alignment) further: room for the data of a tensor that was
- * given with no bytes. The caller writes the file, from the end of _finish's bytes on. */
+/* The next data lies so many bytes (a multiple of the alignment) further: room for the data of a tensor that was given
+ * with no bytes. The caller writes the file, from the end of _finish's bytes on. */
 void tiny_gguf_skip(tiny_gguf *w, uint64_t bytes);
 /* The file; the caller frees it with free(). Ends w. */
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);

@@ -445,7 +445,7 @@ static void slice(maker *m)
     }
 }
 
-/* What was emitted has the strides of plain rows. */
+/* Emitted instructions have the strides of plain rows. */
 static void lay_out(maker *m)
 {
     for (uint32_t i = 0; i < m->insts; i++) {

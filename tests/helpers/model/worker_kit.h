@@ -6,9 +6,9 @@
 #include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/temp_folder.h"
 
-/* What the tests of the nodes' compute threads share: a small model, a node's pages with a sequence for each slot, and
- * the next event of a worker. Packages go to a folder of the kit's own. Failures of the kit itself abort the test
- * program. */
+/* The common part of the tests of the nodes' compute threads: a small model, a node's pages with a sequence for each
+ * slot, and the next event of a worker. Packages go to a folder of the kit's own. Failures of the kit itself abort the
+ * test program. */
 enum { WORKER_KIT_SLOTS = 4, WORKER_KIT_PAGE_TOKENS = 64, WORKER_KIT_DEADLINE_MS = 120000 };
 
 typedef struct worker_kit {

@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* What the default model says, greedy, up to 48 tokens: FP32 arithmetic on the exact dequantised weights, the same ids
+/* The default model's answers, greedy, up to 48 tokens: FP32 arithmetic on the exact dequantised weights, the same ids
  * from two independent engines. `close` has bit i set where the two highest logits of step i are less than 0.1 apart,
  * so that another rounding may choose the other one. top5: of the first token. */
 typedef struct golden_smollm2 {

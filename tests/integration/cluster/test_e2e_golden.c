@@ -210,7 +210,7 @@ static void neither_do_they_with_the_default_model(void **state)
     compare_settings(smollm2(), "host", long_prompt(1100), "4", settings, 2);
 }
 
-/* What the integer NPU says is its own, but it is text, it is repeated exactly, and the answer tells how
+/* The integer NPU's words are its own, but they are text, they are repeated exactly, and the answer tells how
  * it was computed. */
 static void the_npu_says_text_and_tells_how_it_was_made(void **state)
 {

@@ -1,5 +1,5 @@
-/* What each process takes at most: its weights, its KV, and 100 MB for all else. The model's own file does
- * not count: whoever reads it lets go of it. */
+/* The most memory that each process takes: its weights, its KV, and 100 MB for all else. The model's own file
+ * does not count: whoever reads it lets go of it. */
 #include "model/model.h"
 #include "tests/helpers/cluster/cluster.h"
 #include "tests/helpers/cluster/proc_status.h"

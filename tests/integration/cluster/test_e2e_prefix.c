@@ -14,8 +14,8 @@
 
 enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000 };
 
-/* What is told of a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0,
- * sampled. */
+/* The report on a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0, sampled.
+ */
 static json_t *ask(const cluster *c, int i)
 {
     char prompt[1200];

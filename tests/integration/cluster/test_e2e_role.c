@@ -236,7 +236,8 @@ static bool change_between_prompts(const door *d, const char *expected)
     return between;
 }
 
-/* What it has in work when it is asked goes on to its end, and so does what comes meanwhile, elsewhere. */
+/* Prompts that it has in work when it is asked go on to their end, and so do those that come meanwhile,
+ * elsewhere. */
 static void prompts_in_progress_end_before_a_prefill_node_becomes_a_decode_node(void **state)
 {
     (void)state;

@@ -1,6 +1,6 @@
-/* Whose kept prefixes a prompt shares, through the real programs: those of its own key and cache_salt,
- * whatever other keys asked. What one key asked shows another neither in counts, nor in bytes, nor in times.
- */
+/* The kept prefixes that a prompt shares, through the real programs: those of its own key and cache_salt,
+ * whatever other keys asked. The prompts of one key show another nothing, neither in counts, nor in bytes,
+ * nor in times. */
 #include "tests/helpers/cluster/cluster.h"
 
 #include <fcntl.h>
@@ -28,7 +28,7 @@ static const char *write_keys(void)
     return path;
 }
 
-/* What is told of the answer to prompt `number`; all of them are as long, and no two begin alike. */
+/* The report on the answer to prompt `number`; all prompts are as long, and no two begin alike. */
 static json_t *ask(const char *url, const char *key, int number, const char *cache_salt)
 {
     json_t *ids = json_array();
@@ -73,7 +73,7 @@ static void finds_all(found f)
     if (f.cached < TOKENS - 64) fail_msg("only %d tokens were cached", f.cached);
 }
 
-/* What other programs disturb least. */
+/* The figure that other programs disturbed least. */
 static double least(const double *all)
 {
     double best = all[0];

@@ -32,7 +32,7 @@ static client *post(const cluster *c, int i)
     return x;
 }
 
-/* What is told of it; the caller drops it. */
+/* The report on its answer; the caller drops it. */
 static json_t *answer(client *x)
 {
     assert_true(client_wait(x, spawn_patience(ANSWER_MS)));

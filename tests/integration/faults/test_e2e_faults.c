@@ -1,6 +1,6 @@
-/* What goes wrong in a running system: nodes that die, hang or do not belong, a gateway that dies, bad
- * starts, and ends of every kind. A client hears of it in time or does not notice, the others stay up, the
- * next request works, and nothing is left behind. */
+/* The faults of a running system: nodes that die, hang or do not belong, a gateway that dies, bad starts, and
+ * ends of every kind. A client hears of it in time or does not notice, the others stay up, the next request
+ * works, and nothing is left behind. */
 #include "model/model.h"
 #include "tests/helpers/cluster/cluster.h"
 

@@ -300,7 +300,7 @@ static json_int_t pages_used(const char *url, const char *id)
 }
 
 /* decode-0 runs on but its gateway cannot reach it, decode-1 is stopped for longer than a lease; the clients
- * leave meanwhile. What they held is seen through another gateway. */
+ * leave meanwhile. The pages that they held are seen through another gateway. */
 static void a_cut_off_or_stopped_node_frees_pages_at_the_end_of_the_lease(void **state)
 {
     enum { LEASE_MS = 10000, SLACK_MS = 5000 };

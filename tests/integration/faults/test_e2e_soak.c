@@ -68,7 +68,7 @@ static json_t *random_request(storm *s)
 
 static json_t *ids_of(client *c) { return json_object_get(client_baton(c), "token_ids"); }
 
-/* What each kind of request is answered when nobody else is there. A random model may end at once: such a
+/* The answer to each kind of request when nobody else is there. A random model may end at once: such a
  * request is drawn again. */
 static void ask_alone(storm *s)
 {

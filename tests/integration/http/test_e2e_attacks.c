@@ -78,8 +78,8 @@ static struct sockaddr_in address_of(const char *endpoint)
 
 /* ---- strangers ---- */
 
-/* What a connection of no key says, by turns: nothing, noise, half a greeting, the greeting of a plain peer,
- * and that of an encrypted one with a command of 2 GB, one of 64 KB, or with none. */
+/* The bytes of a connection of no key, by turns: nothing, noise, half a greeting, the greeting of a plain
+ * peer, and that of an encrypted one with a command of 2 GB, one of 64 KB, or with none. */
 static size_t junk(uint8_t out[256], unsigned kind)
 {
     memset(out, 0, 256);

@@ -122,7 +122,7 @@ static void wait_for_short(uint64_t n)
     while (read_capture().ended_short < n && spawn_now_ms() < until_ms) client_step();
 }
 
-/* What is in the file before a kill is there after it; of the answers that end around a kill, the record
+/* Records in the file before a kill are there after it; of the answers that end around a kill, the record
  * being written is lost. Where the thread that writes is not run meanwhile, a kill costs those that ended
  * since it was. `up` starts the gateway again, which goes on with the file. */
 static void a_killed_gateway_loses_the_record_being_written_and_no_other(void **state)

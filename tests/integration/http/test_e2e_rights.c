@@ -1,5 +1,5 @@
-/* What each API key of a real cluster may do, and how much: roles, /metrics, named nodes, limits with their
- * Retry-After, and a file that is read again. */
+/* The rights of each API key of a real cluster, and their limits: roles, /metrics, named nodes, limits with
+ * their Retry-After, and a file that is read again. */
 #include "tests/helpers/cluster/cluster.h"
 
 #include <fcntl.h>

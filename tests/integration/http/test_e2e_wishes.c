@@ -1,4 +1,4 @@
-/* What a request may wish for, and what it is told: its own policy and nodes, prefixes of prompts that were
+/* The wishes of a request, and the answers to them: its own policy and nodes, prefixes of prompts that were
  * there already, refusals that say when to come back. */
 #include "tests/helpers/cluster/cluster.h"
 

@@ -31,7 +31,7 @@ static spawn *start(const char *option, const char *value)
     return g;
 }
 
-/* What it answers to a whole request, in a connection of its own; "" where that did not come in time. */
+/* The server's answer to a whole request, in a connection of its own; "" where that did not come in time. */
 static const char *ask(const char *request, int64_t ms)
 {
     static char text[1 << 16];

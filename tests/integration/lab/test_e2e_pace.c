@@ -39,7 +39,7 @@ typedef struct place {
     char url[CLUSTER_ADDRESS_BYTES], control[CLUSTER_ADDRESS_BYTES];
 } place;
 
-/* What the devices would do with one of the prompts; all are equally long. */
+/* The devices' times for one of the prompts; all are equally long. */
 typedef struct model {
     double ttft_ms;
     size_t messages;

@@ -124,7 +124,7 @@ static void a_server_that_stalls_cannot_hide_it(void **state)
     json_decref(j);
 }
 
-/* What a script element of the page has, that `mark` names. */
+/* The content of the page's script element that `mark` names. */
 static json_t *inside_of(char *page, const char *mark)
 {
     char *begin = strstr(page, mark);
@@ -250,8 +250,8 @@ static void it_serves_itself_and_leaves_nothing_behind(void **state)
     json_decref(j);
 }
 
-/* What was captured with its text gives the same answers again; without it, prompts as long that begin alike.
- */
+/* A request that was captured with its text gives the same answer again; without it, a prompt as long that
+ * begins alike. */
 static void a_capture_is_replayed_as_it_was(void **state)
 {
     (void)state;

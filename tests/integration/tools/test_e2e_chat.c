@@ -1,5 +1,5 @@
 /* `baton chat` at a terminal: what is typed and pasted, what Ctrl-C does, what is kept, and a terminal that
- * can do little. What was said is read from the file that /save writes. */
+ * can do little. The chat is read from the file that /save writes. */
 #include "base/buf.h"
 #include "base/file.h"
 #include "tests/helpers/cluster/cluster.h"
@@ -247,7 +247,7 @@ static void ctrl_c_stops_an_answer_and_keeps_the_chat(void **state)
 {
     (void)state;
     start(spawn_long_model());
-    /* What came once comes ever likelier: an answer that does not end. */
+    /* A token that came once comes ever likelier: an answer that does not end. */
     START_CHAT("-n", "16000", "--frequency-penalty", "-2", NULL);
     type("tell me of the small things\r");
     expect("things\r\n");

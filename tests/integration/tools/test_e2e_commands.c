@@ -1,4 +1,4 @@
-/* What `baton up` and `baton run` promise to whoever sits in front of them. */
+/* The promises of `baton up` and `baton run` to whoever sits in front of them. */
 #include "tests/helpers/cluster/cluster.h"
 #include "tests/helpers/cluster/storm.h"
 
@@ -50,7 +50,7 @@ static void up_passes_on_what_is_the_gateways(void **state)
     assert_true(cluster_stop(&c));
 }
 
-/* What only debug says comes at the end of a node, and from the gateway with the first odd request. */
+/* Lines that only debug shows come at the end of a node, and from the gateway with the first odd request. */
 static void every_daemon_takes_v(void **state)
 {
     (void)state;

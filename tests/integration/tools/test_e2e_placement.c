@@ -1,4 +1,4 @@
-/* What `baton compile`, `baton inspect` and an answer say of a device that does not take everything, or
+/* The reports of `baton compile`, `baton inspect` and an answer on a device that does not take everything, or
  * computes whole tiles, and that --require-npu refuses the first. */
 #include "tests/helpers/cluster/spawn.h"
 

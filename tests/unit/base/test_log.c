@@ -1,4 +1,4 @@
-/* What reaches stderr, read back through a pipe. */
+/* The text that reaches stderr, read back through a pipe. */
 #include "base/log.h"
 
 #include <setjmp.h>
@@ -33,7 +33,7 @@ static char line[8192];
         close(pipe_fd[0]); \
     } while (0)
 
-/* What follows the time stamp of 20 characters. */
+/* The text behind the time stamp of 20 characters. */
 static const char *after_time(void) { return strlen(line) > 21 ? line + 21 : line; }
 
 static void writes_time_program_level_and_text(void **s)

@@ -1,5 +1,4 @@
-/* Which pages are there is asked of the system (mincore). Machines with little memory are folders of files.
- */
+/* The system is asked which pages are there (mincore). Machines with little memory are folders of files. */
 #include "base/memory.h"
 #include "base/err.h"
 #include "tests/helpers/temp_folder.h"

@@ -1,4 +1,4 @@
-/* What prefixes of prompts are known by. */
+/* The hashes that prefixes of prompts are known by. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,4 +1,4 @@
-/* What a process waits for, as it reaches a pipe and a terminal. */
+/* The lines on what a process waits for, as they reach a pipe and a terminal. */
 #include "base/clock.h"
 #include "base/wait.h"
 

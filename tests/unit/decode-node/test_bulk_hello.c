@@ -1,4 +1,4 @@
-/* Which prefill nodes may send KV to a decode node: those of the same model, KV shape and KV dtype. The
+/* The prefill nodes that may send KV to a decode node: those of the same model, KV shape and KV dtype. The
  * refusal names both sides. */
 #include "decode-node/brain/brain.h"
 
@@ -11,7 +11,7 @@
 
 static const bt_incarnation SELF = {{2}}, PREFILL = {{3}};
 
-/* What a decode node with KV of `own` answers to a prefill node with KV of `peer`: WELCOME or REJECT. */
+/* The answer of a decode node with KV of `own` to a prefill node with KV of `peer`: WELCOME or REJECT. */
 static bt_msg greet(bt_kv_shape own, bt_kv_shape peer)
 {
     dc_config c = dc_config_defaults();

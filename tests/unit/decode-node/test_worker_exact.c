@@ -320,7 +320,7 @@ static void on_stopped(room *r, const dc_worker_event *ev)
                                                                   : 0);
 }
 
-/* What the pages hold grows when it is asked for, by a page at a time, sometimes by more. */
+/* The capacity of the pages grows when it is asked for, by a page at a time, sometimes by more. */
 static void on_need(room *r, const dc_worker_event *ev)
 {
     slot_state *s = &r->slot[ev->slot];

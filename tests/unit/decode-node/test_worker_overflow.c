@@ -14,7 +14,8 @@
 
 enum { SLOTS = 2, PROMPT = 9, LONG = 200, CTX = 256, HOT = 113, TOKEN = 11, ANSWER = 12 };
 
-/* What lies in the pages, and what the worker is told that it is: drafts come from the latter. */
+/* The tokens whose rows lie in the pages, and the tokens that the worker is told: drafts come from the
+ * latter. */
 static const int32_t stored[PROMPT] = {11, 11, 11, 12, 12, 12, 10, 11, 11},
                      told[PROMPT] = {11, 11, 11, HOT, HOT, HOT, 10, 11, 11};
 

@@ -1,4 +1,4 @@
-/* What is priced from a table is what its operators take one by one; steps, groups and links. */
+/* A price from a table is the sum of what its operators take one by one; steps, groups and links. */
 #include "device/price.h"
 #include "device/link.h"
 

@@ -1,4 +1,4 @@
-/* What sparse attention takes on a device, written out once more from what a row sees and keeps, position by
+/* The time of sparse attention on a device, written out once more from what a row sees and keeps, position by
  * position; and what a chunk's price has of it. */
 #include "device/sparse.h"
 #include "device/time.h"

@@ -1,6 +1,6 @@
 /* Every architecture of model/arch.h on every engine: all agree with the reference (which tests/unit/ref
- * compares with others), and no cutting, thread, instruction set or order of decoding changes a bit. What
- * makes an architecture unlike llama is seen in the answer. */
+ * compares with others), and no cutting, thread, instruction set or order of decoding changes a bit. The
+ * parts that make an architecture unlike llama are seen in the answer. */
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "model/gguf.h"
@@ -245,7 +245,7 @@ static bool lists(const bt_pkg *pkg, const char *op, const char *why)
     return false;
 }
 
-/* What has no form in integers is the companion's, by name; all else is the NPU's. */
+/* An operator without a form in integers is the companion's, by name; all else is the NPU's. */
 static void norms_behind_the_blocks_stay_on_the_companion_by_name(void **state)
 {
     (void)state;

@@ -1,5 +1,5 @@
-/* What processes need: sums by hand, files that are shared, what a machine with little memory is told, and
- * what is told beside what was taken. */
+/* The memory that processes need: sums by hand, files that are shared, what a machine with little memory is
+ * told, and what is told beside what was taken. */
 #include "engine/needs.h"
 #include "base/memory.h"
 #include "engine/decode.h"

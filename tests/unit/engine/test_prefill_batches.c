@@ -30,7 +30,7 @@ static bt_pkg *package(const bt_model *m, const char *rows)
     return pkg;
 }
 
-/* What hooks are told, of all prompts in the order of the calls. */
+/* The arguments of the hooks, of all prompts in the order of the calls. */
 typedef struct told {
     size_t prompt, layer, begin, count;
 } told;
@@ -277,7 +277,7 @@ static void packed_prompts_have_the_bytes_of_prompts_alone(void **state)
 
 static uint64_t digest_of(const world *w, size_t i) { return engine_kit_hash(&w->kv[i], w->seq[i].n); }
 
-/* Which prompts stand beside it, and in which order, with which kernels, is no prompt's concern. */
+/* The prompts beside it, their order and the kernels are no prompt's concern. */
 static void order_and_kernels_change_no_bit_of_packed_prompts(void **state)
 {
     (void)state;

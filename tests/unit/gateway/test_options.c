@@ -71,7 +71,7 @@ static void an_origin_for_cors_is_one(void **state)
     assert_non_null(strstr(f.text, "--cors 'https://chat.example/'"));
 }
 
-/* What a gateway with these options does; NULL ends them. */
+/* The behaviour of a gateway with these options; NULL ends them. */
 static gw_options read(const char *a, const char *b, const char *c, const char *d)
 {
     const char *argv[] = {"baton-gateway", "-m", "x.gguf", a, b, c, d, NULL};

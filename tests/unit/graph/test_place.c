@@ -110,8 +110,8 @@ static void what_cannot_be_compared_gets_its_own_room(void **state)
 
 enum { LAYERS = 40, OF_LAYER = 9, HEAD = 3, TAIL = 4, ALL = HEAD + LAYERS * OF_LAYER + TAIL };
 
-/* Layers of the same items; some live on into the next layers, and the head's first item through all. What
- * stands in two layers is other: there an item is larger, or lives longer. */
+/* Layers of the same items; some live on into the next layers, and the head's first item through all. Items
+ * that stand in two layers differ: there an item is larger, or lives longer. */
 static size_t layered_items(bt_place_item item[ALL], uint64_t s)
 {
     uint64_t seed = s;

@@ -190,8 +190,8 @@ typedef struct looker {
     size_t linears, others;
 } looker;
 
-/* What a linear step is told to have read and written fits its weight: output 0 of row 0, in the kernels'
- * order. */
+/* The rows that a linear step is told to have read and written fit its weight: output 0 of row 0, in the
+ * kernels' order. */
 static void step_done(void *ud, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     looker *l = ud;

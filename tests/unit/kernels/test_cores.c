@@ -54,7 +54,7 @@ static void rows_are_found_by_name_and_other_is_last(void **state)
     assert_false(bt_kernels_use_core("zen2"));
 }
 
-/* What kernels read are the row's choices, or those of a trial among those that there are. */
+/* The choices that kernels read are the row's, or a trial's among those that there are. */
 static void choices_are_the_row_s_or_a_trial_s(void **state)
 {
     (void)state;

@@ -2,7 +2,7 @@
 #include "kernels/cores.h"
 #include "variants.h"
 
-/* Which takes milliseconds. The first test, because a core is tried once in a process. */
+/* A trial of a core takes milliseconds. This test is the first, because a core is tried once in a process. */
 static void no_core_is_tried_for_a_warning_or_for_the_plain_row(void **state)
 {
     (void)state;

@@ -176,7 +176,7 @@ static void problem_free(problem *p)
     free(p->q), free(p->want), free(p->got), free(p->scratch);
 }
 
-/* What a stored row may hold that is no number: f16 and f32 an element, int8 its scale. */
+/* The part of a stored row that may be no number: in f16 and f32 an element, in int8 the scale. */
 static void plant(problem *p, int is_v, size_t token, size_t g, float x)
 {
     uint8_t *row = bt_kv_view_row(&p->view, 0, is_v, token, g);

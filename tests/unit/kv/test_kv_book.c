@@ -276,14 +276,14 @@ static void a_prefix_that_ends_inside_a_block_is_found_by_who_has_the_whole_bloc
     by = BT_PROMPT_BY_IDS;
 }
 
-/* What the allocator has given out; sanitizers have one of their own, of which it knows nothing. */
+/* The bytes that the allocator has given out; sanitizers have one of their own, of which it knows nothing. */
 static size_t taken_bytes(void)
 {
     const struct mallinfo2 m = mallinfo2();
     return m.uordblks + m.hblkhd;
 }
 
-/* What of this process lies in memory. */
+/* The bytes of this process that lie in memory. */
 static size_t resident_bytes(void)
 {
     unsigned long all = 0, resident = 0;

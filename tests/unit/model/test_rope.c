@@ -15,7 +15,7 @@
 
 enum { PAIRS = 8, CTX = 512, ORIGINAL = 128 };
 
-/* What a file says beyond a plain one; NULL and 0: no such key. */
+/* The keys of a file beyond a plain one; NULL and 0: no such key. */
 typedef struct scaling {
     const char *type;
     float factor, attn, fast, slow, ext, log_mul, yarn_attn;

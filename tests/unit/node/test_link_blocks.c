@@ -1,5 +1,5 @@
-/* What passes over a link: every message, whole, both ways; KV blocks with their rows and digest; and what is
- * refused. Routes and keys are in test_link.c. */
+/* The traffic of a link: every message, whole, both ways; KV blocks with their rows and digest; and the
+ * messages that are refused. Routes and keys are in test_link.c. */
 #include "node/link.h"
 #include "kv/kv_pack.h"
 #include "kv/kv_pages.h"

@@ -1,4 +1,5 @@
-/* What a node says of itself, and how many tokens its memory holds, for each form of KV. */
+/* The facts that a node tells of itself, and the number of tokens that its memory holds, for each form of KV.
+ */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

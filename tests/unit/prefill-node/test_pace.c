@@ -1,4 +1,5 @@
-/* What a worker says and when the brain hears of it, on a device of round numbers at twice its time. */
+/* The events of a worker, and the time when the brain hears of them, on a device of round numbers at twice
+ * its time. */
 #include "prefill-node/pace.h"
 #include "tests/helpers/brain/toy_price.h"
 

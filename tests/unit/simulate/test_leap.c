@@ -18,7 +18,7 @@ enum { CTX = SIM_KIT_CTX, REQUESTS = 400, FAULTS = 6, NODES_MAX = 6 };
 
 static const sim_kit *kit;
 
-/* What a request was answered. */
+/* The answer to a request. */
 typedef struct answer {
     uint32_t prompt, output, got, ends, attempts;
     int64_t sent_ns, first_ns, last_ns, end_ns, longest_ns;

@@ -12,7 +12,7 @@
 
 enum { LONG = 1 << 17, ROUNDS = 60, SHORT_MAX = 3000, TOKEN_MAX = 64 };
 
-/* Which pairs join: those whose sum of bytes and lengths a hash lets. */
+/* The pairs that join: those whose sum of bytes and lengths a hash lets. */
 typedef struct rules {
     uint32_t seed, ranks, one_in;
     size_t calls;

@@ -1,4 +1,4 @@
-/* What compile and inspect say of a package, against the file that a helper wrote. */
+/* The reports of compile and inspect on a package, against the file that a helper wrote. */
 #include "tools/package_view.h"
 #include "npu/pkg/pkg_private.h"
 #include "tests/helpers/model/tiny_pkg.h"

@@ -1,4 +1,4 @@
-/* What a model writes cannot steer the terminal. */
+/* Text of a model cannot steer the terminal. */
 #include "tools/show.h"
 
 #include <setjmp.h>

@@ -322,7 +322,7 @@ static void add(bt_capture *c, uint32_t i)
     bt_capture_add(c, &r);
 }
 
-/* What became of n records, once all are past the thread; emulated, it is slower than closing waits. */
+/* The fate of n records, once all are past the thread; emulated, it is slower than closing waits. */
 static bt_capture_counts wait_for(bt_capture *c, uint64_t n)
 {
     bt_capture_counts now;
@@ -397,8 +397,8 @@ static void two_do_not_write_to_one_file(void **state)
                      BT_EFORMAT);
 }
 
-/* The disk takes 20,000 bytes a file. What does not fit is dropped and counted, nothing half written stays,
- * and where there is room again it goes on and tells how many are missing. */
+/* The disk takes 20,000 bytes a file. A record that does not fit is dropped and counted, nothing half written
+ * stays, and where there is room again it goes on and tells how many are missing. */
 static void a_full_disk_drops_records_and_says_how_many(void **state)
 {
     (void)state;
@@ -551,8 +551,8 @@ static void a_path_that_cannot_be_opened_is_refused(void **state)
     }
 }
 
-/* Records come faster than they can be written. What has no place is counted at once, and the file tells it.
- */
+/* Records come faster than they can be written. A record that has no place is counted at once, and the file
+ * tells it. */
 static void what_the_thread_cannot_keep_up_with_is_dropped_and_told(void **state)
 {
     (void)state;

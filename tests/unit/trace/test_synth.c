@@ -1,4 +1,4 @@
-/* What is drawn is like what was fitted: lengths, gaps, how much comes again; and the same for the same seed.
+/* A drawn trace is like the fitted one: lengths, gaps, how much comes again; and the same for the same seed.
  */
 #include "trace/synth.h"
 #include "trace/reblock.h"

@@ -109,7 +109,7 @@ static void refuses_to_corrupt_or_forge_what_has_no_bytes_to_check(void **state)
     }
 }
 
-/* What the codec says of it is the same before and after. */
+/* The codec's bytes of a message are the same before and after. */
 static void a_message_comes_out_as_it_went_in(void **state)
 {
     (void)state;
@@ -131,7 +131,7 @@ static void a_message_comes_out_as_it_went_in(void **state)
     }
 }
 
-/* What no codec carries. */
+/* A message that no codec carries. */
 static void a_prompt_may_travel_as_hashes_alone(void **state)
 {
     (void)state;

@@ -214,7 +214,7 @@ static dc_brain *decode_new(bt_prompt_by by)
     return b;
 }
 
-/* SLOTS: it was refused. What both did is compared; *ret_rows: of START. */
+/* SLOTS: it was refused. The actions of both are compared; *ret_rows: of START. */
 static uint32_t reserve_both(dc_brain *b[2], uint64_t number, int64_t now, uint32_t *ret_rows)
 {
     uint32_t slot = SLOTS;

@@ -113,7 +113,7 @@ static void looks_through_what_is_here_in_order_while_it_ends(void **state)
     bt_attempts_free(&t);
 }
 
-/* What an action of the step may point into stays until the next one. */
+/* Memory that an action of the step may point into stays until the next step. */
 static void keeps_what_is_over_from_being_used_again_until_it_is_cleared(void **state)
 {
     (void)state;

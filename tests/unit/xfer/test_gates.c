@@ -1,4 +1,4 @@
-/* What a node says to its gateways, and what it passes on of what they say. */
+/* The messages of a node to its gateways, and the part of theirs that it passes on. */
 #include "xfer/gates.h"
 
 #include <setjmp.h>

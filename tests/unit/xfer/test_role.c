@@ -1,4 +1,4 @@
-/* What a node answers when it is asked to serve as another role: every case of wanted, own, allowed and
+/* The answer of a node that is asked to serve as another role: every case of wanted, own, allowed and
  * draining. */
 #include "xfer/role.h"
 

@@ -1,4 +1,4 @@
-/* Which block is let in: whole, new, of the right size for the form of KV, and one at a time. */
+/* The blocks that are let in: whole, new, of the right size for the form of KV, and one at a time. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -93,7 +93,8 @@ static int32_t prompt_id(const world *w, uint64_t number, uint32_t i)
     return i + 1 == w->all[number].prompt ? 5000 + (int32_t)number : (int32_t)(number % PREFIXES * 1000 + i);
 }
 
-/* What a row must hold: of a prompt, a function of its tokens so far; of an answer, of whose it is. */
+/* The value that a row must hold: of a prompt, a function of its tokens so far; of an answer, of whose it is.
+ */
 static uint64_t row_of(const world *w, uint64_t number, uint32_t i)
 {
     const uint32_t prompt = w->all[number].prompt;

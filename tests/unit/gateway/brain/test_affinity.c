@@ -1,4 +1,4 @@
-/* Which node has had which prefixes: exact up to the first difference, and bounded. */
+/* The nodes that have had prefixes: exact up to the first difference, and bounded. */
 #include "gateway/brain/affinity.h"
 #include "base/rng.h"
 #include "tests/helpers/brain/affinity_cap.h"

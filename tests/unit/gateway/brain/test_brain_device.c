@@ -1,5 +1,5 @@
-/* What a request takes on devices is the sum of its attempts; what nodes tell of themselves is the sum of
- * their lives. */
+/* The device time of a request is the sum of its attempts. The figures of nodes are the sum of their lives.
+ */
 #include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What the gateway's brain does with nodes besides recovery: wishes for one, policies of a request, keys,
- * roles. */
+/* The requests to the gateway's brain that concern nodes, besides recovery: wishes for one, policies of a
+ * request, keys, roles. */
 #include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What the brain keeps in order, against a look at everything: under faults, dead nodes and clients that go,
- * after every few steps. And limits beyond what any array was fixed to. */
+/* The orders that the brain keeps, against a look at everything: under faults, dead nodes and clients that
+ * go, after every few steps. And limits beyond what any array was fixed to. */
 #include "gateway/brain/request.h"
 #include "tests/world/sim_node.h"
 #include "tests/helpers/brain/affinity_cap.h"

@@ -1,5 +1,5 @@
-/* What a simulator asks of the gateway's brain: nodes whose heartbeats are taken to come, and tokens that may
- * be told later. The same node that really beats is the measure. */
+/* The demands of a simulator on the gateway's brain: nodes whose heartbeats are taken to come, and tokens
+ * that may be told later. The same node that really beats is the measure. */
 #include "tests/helpers/brain/gateway_kit.h"
 
 #include <setjmp.h>

@@ -1,5 +1,5 @@
-/* What keys and addresses get of a gateway: nodes in turns, the waiting room by weight, and their own order.
- */
+/* The shares of keys and addresses in a gateway: nodes in turns, the waiting room by weight, and their own
+ * order. */
 #include "gateway/brain/state.h"
 #include "tests/helpers/brain/gateway_kit.h"
 

@@ -1,4 +1,4 @@
-/* What nodes owe: found, paid, forgotten, and bounded. */
+/* The debts of nodes: found, paid, forgotten, and bounded. */
 #include "gateway/brain/debts.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Which pair is chosen, and why none is. */
+/* The pair that is chosen, and the reasons where none is. */
 #include "gateway/brain/route.h"
 
 #include <setjmp.h>

@@ -90,8 +90,8 @@ static bool has_slot(const gw_node *n, int64_t now_us)
     return n->attempts < n->load.slots_total && now_us >= n->refuses_until_us;
 }
 
-/* Which slot of p the prompt would have: 0 one for all prompts, or for a short one; 1 one for short prompts,
- * since p has had the rest; 2 none. */
+/* The kind of slot of p that the prompt would have: 0 one for all prompts, or for a short one; 1 one for
+ * short prompts, since p has had the rest; 2 none. */
 static unsigned slot_of(const gw_registry *r, gw_policy policy, const gw_route_wish *w, const gw_node *p)
 {
     uint32_t most = 0;
@@ -284,8 +284,8 @@ static uint64_t lately(const gw_lately *l, int64_t now_us)
     return sum;
 }
 
-/* What each ready node has had of the prompt; nothing, where it waits for more tokens than that saves beside
- * the least loaded of its role, or was given more than the mean of its role by twice as many. */
+/* The part of the prompt that each ready node has had; nothing, where it waits for more tokens than that
+ * saves beside the least loaded of its role, or was given more than the mean of its role by twice as many. */
 static void find_matches(const search *s)
 {
     const gw_node *least[2] = {NULL, NULL};

@@ -1,5 +1,5 @@
-/* Whose turn it is, against a round that is walked visit by visit; parts of the waiting room, against a look
- * at all shares. */
+/* The order of turns, against a round that is walked visit by visit; parts of the waiting room, against a
+ * look at all shares. */
 #include "gateway/brain/shares.h"
 #include "base/rng.h"
 
@@ -59,7 +59,7 @@ static void join_ring(plain *p, uint32_t share)
     p->ring[p->len++] = share;
 }
 
-/* Those below their part again, the emptiest for its weight first. */
+/* Shares that are below their part again, the emptiest for its weight first. */
 static void come_back(plain *p)
 {
     for (;;) {

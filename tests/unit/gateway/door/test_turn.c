@@ -56,7 +56,7 @@ static void work_for(int64_t us)
     for (const int64_t until = bt_clock_us() + us; bt_clock_us() < until;) {}
 }
 
-/* What `turns` turns with one piece of `us` in `part` each write to stderr. */
+/* The text that `turns` turns, each with one piece of `us` in `part`, write to stderr. */
 static void run_turns(char *text, size_t size, int turns, gw_turn_part part, int64_t us)
 {
     int ends[2];

@@ -1,4 +1,4 @@
-/* What goes into a header of every answer, and what a page may ask for. */
+/* The origin in a header of every answer, and the headers that a page may ask for. */
 #include "gateway/http/cors.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What a key may take: rates refill evenly, nothing is taken twice or for nothing, and waits are true. */
+/* The rates of a key: they refill evenly, nothing is taken twice or for nothing, and waits are true. */
 #include "gateway/http/key_usage.h"
 
 #include <setjmp.h>

@@ -222,7 +222,7 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
     }
 }
 
-/* What a head of int8 must hold, from doubles: x / s is far from a tie unless it is one. */
+/* The values that a head of int8 must hold, from doubles: x / s is far from a tie unless it is one. */
 static void check_head8(const uint8_t *got, const float *x, size_t d)
 {
     double top = 0;

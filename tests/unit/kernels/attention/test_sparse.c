@@ -344,7 +344,8 @@ static void rows_that_take_parts_of_a_list_have_the_bits_of_each_alone(void **st
         }
 }
 
-/* What is left of a value times a weight may be -0. A value that the row does not take leaves even that. */
+/* The rounded product of a value and a weight may be -0. A value that the row does not take leaves even that.
+ */
 static void a_sum_of_minus_zero_stays_one(void **state)
 {
     enum { D = 20, N = 3 };

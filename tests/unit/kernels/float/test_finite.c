@@ -1,4 +1,5 @@
-/* What is a finite row: held against the conversions of KV themselves; and which place is the first. */
+/* The test for a finite row: held against the conversions of KV themselves; and the choice of the first
+ * place. */
 #include "kernels/finite.h"
 #include "kernels/kernels.h"
 

@@ -1,5 +1,5 @@
-/* The KV store: every variant writes the bytes of ref, for any width of head, and no byte beside them. What
- * ref writes is held against the definition in test_attn.c. */
+/* The KV store: every variant writes the bytes of ref, for any width of head, and no byte beside them. The
+ * bytes of ref are held against the definition in test_attn.c. */
 #include "tests/unit/kernels/variants.h"
 
 #include <math.h>

@@ -1,7 +1,7 @@
 #ifndef TEST_KERNELS_INT_OPS_KIT_H
 #define TEST_KERNELS_INT_OPS_KIT_H
-/* What the tests of the integer operators share: multipliers from doubles, whole numbers that kernels get wrong, and
- * small KV caches. */
+/* The common part of the tests of the integer operators: multipliers from doubles, whole numbers that kernels get
+ * wrong, and small KV caches. */
 #include "tests/unit/kernels/variants.h"
 
 #include "kernels/f16.h"

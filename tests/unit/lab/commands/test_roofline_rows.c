@@ -8,7 +8,7 @@
 #include <string.h>
 #include <cmocka.h>
 
-/* What `table` shows of the row `name` under a key. */
+/* The cell that `table` shows for the row `name` under a key. */
 static void shows(const char *table, const json_t *rows, const char *name, const char *key, const char *want)
 {
     char text[TOOL_ROOFLINE_CELL_BYTES];

@@ -1,4 +1,4 @@
-/* What a plan keeps of a trace: counted again here, one by one. */
+/* The figures that a plan keeps of a trace: counted again here, one by one. */
 #include "lab/plan/load.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* Which choices there are, which go, and which is best. */
+/* The choices that there are, those that go, and the best. */
 #include "lab/plan/space.h"
 
 #include <setjmp.h>

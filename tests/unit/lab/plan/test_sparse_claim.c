@@ -1,5 +1,5 @@
-/* What shadowAttn (arXiv 2508.16703) reports of a phone, attention 3.5 times as fast on average and up to 6.9
- * times, whole prompts 2.9 and up to 4.5 times, beside what is modelled of the same chip. docs/device-time.md
+/* The report of shadowAttn (arXiv 2508.16703) on a phone, attention 3.5 times as fast on average and up to
+ * 6.9 times, whole prompts 2.9 and up to 4.5 times, beside the model of the same chip. docs/device-time.md
  * has the table that this prints. */
 #include "device/sparse.h"
 #include "lab/plan/sketch.h"

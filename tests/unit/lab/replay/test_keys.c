@@ -1,4 +1,5 @@
-/* Whose a request of a load is: keys that rows name, keys drawn by shares, and the lines of a key file. */
+/* The key of each request of a load: keys that rows name, keys drawn by shares, and the lines of a key file.
+ */
 #include "lab/replay/keys.h"
 
 #include <setjmp.h>

@@ -1,4 +1,4 @@
-/* What goes wrong, as people write it: what is read, and which column is wrong. */
+/* Faults as people write them: the values that are read, and the column that is wrong. */
 #include "lab/simulate/faults.h"
 #include "lab/simulate/side.h"
 

@@ -199,7 +199,7 @@ static void each_model_grows_by_its_own_figure(void **state)
     tool_replay_plan_done(&plan);
 }
 
-/* What waits at one model's gateway is not what the other's nodes are short of. */
+/* Requests that wait at one model's gateway do not count for the other's nodes. */
 static void a_queue_is_of_its_model(void **state)
 {
     (void)state;

@@ -198,7 +198,7 @@ static void a_rule_adds_nodes_that_requests_need_and_lets_them_go_again(void **s
     assert_true(grows->facts.most[1] > 2);
     assert_true(ttft(grows) < ttft(fixed));
     assert_int_equal(grows->facts.least[1], 2);
-    /* What is powered is paid for: more than two nodes', less than eight nodes' time. */
+    /* Powered nodes are paid for: more than two nodes', less than eight nodes' time. */
     assert_true(fixed->facts.decode_node_s > 1.999 * fixed->facts.virtual_s &&
                 fixed->facts.decode_node_s < 2.001 * fixed->facts.virtual_s);
     assert_true(grows->facts.decode_node_s > 2.1 * grows->facts.virtual_s);

@@ -1,4 +1,4 @@
-/* Which clusters carry a load: bisection against trying all, points in files, parts and processes. */
+/* The clusters that carry a load: bisection against trying all, points in files, parts and processes. */
 #include "lab/simulate/range.h"
 #include "base/rng.h"
 #include "lab/simulate/load.h"

@@ -56,7 +56,7 @@ static void done(kit *k)
     bt_pkg_close(k->pkg);
 }
 
-/* What a program takes by hand: a launch for each product, and 1 ns for what any instruction moves or
+/* The time of a program by hand: a launch for each product, and 1 ns for what any instruction moves or
  * computes. */
 static void add_ns(uint64_t ns[2], const bt_pkg *p, uint32_t program, uint64_t npu_launch, uint64_t launch)
 {

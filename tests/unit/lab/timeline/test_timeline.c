@@ -1,4 +1,4 @@
-/* What a timeline looks like to those who read it: JSON that parses, and no text that ends a script. */
+/* A timeline as its readers see it: JSON that parses, and no text that ends a script. */
 #include "lab/timeline/timeline.h"
 #include "base/buf.h"
 #include "base/file.h"

@@ -1,6 +1,6 @@
-/* What a profile's contexts, windows and probes make of a package, compiled and run: each test compiles with
- * the field and without, sees the difference in the package and in what was counted, and the same KV as with
- * no limits. Counts are computed again here, position by position. */
+/* The effects of a profile's contexts, windows and probes on a package, compiled and run: each test compiles
+ * with the field and without, sees the difference in the package and in what was counted, and the same KV as
+ * with no limits. Counts are computed again here, position by position. */
 #include "npu/compile/compile.h"
 #include "base/file.h"
 #include "npu/pkg/pkg.h"
@@ -192,7 +192,8 @@ static void another_context_costs_less_than_two_hundredths_of_the_file(void **st
 
 /* ---- sessions ---- */
 
-/* What a device would do, instruction by instruction: every NPU instruction in a session that is mapped. */
+/* The switches that a device would make, instruction by instruction: every NPU instruction in a session that
+ * is mapped. */
 static uint32_t count_switches(const bt_pkg *p, uint32_t program, uint32_t cost_ns)
 {
     const bt_pkg_inst *i = bt_pkg_code(p, program);

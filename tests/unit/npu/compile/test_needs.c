@@ -1,5 +1,5 @@
-/* What compiling will take, told from a header: the package's size beside the file that is written, the
- * compiler's memory beside what it takes, and a machine that has too little of either. */
+/* The memory that compiling will take, told from a header: the package's size beside the file that is
+ * written, the compiler's memory beside what it takes, and a machine that has too little of either. */
 #include "npu/compile/needs.h"
 #include "base/file.h"
 #include "base/memory.h"

@@ -1,5 +1,5 @@
-/* What a file of rows makes of a package: prefill and decode rows, batches and contexts beside each other,
- * weights once. Compiled packages, with and without the rows in question. */
+/* The effects of a file of rows on a package: prefill and decode rows, batches and contexts beside each
+ * other, weights once. Compiled packages, with and without the rows in question. */
 #include "model/weight.h"
 #include "npu/compile/compile.h"
 #include "npu/lower/plan.h"

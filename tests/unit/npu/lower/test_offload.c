@@ -1,4 +1,5 @@
-/* What of a graph goes to which side. The graph has 2 layers of 16 operators; counts and sums are by hand. */
+/* The side that each operator of a graph goes to. The graph has 2 layers of 16 operators; counts and sums are
+ * by hand. */
 #include "npu/lower/offload.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* What a profile says of layout, from the compiler to the executor: packages of profiles that differ from
+/* The layout of a profile, from the compiler to the executor: packages of profiles that differ from
  * hexagon-v75 in one field differ as the field says, and compute the same bits. */
 #include "npu/lower/plan.h"
 #include "engine/prefill.h"
@@ -435,7 +435,8 @@ static void the_state_of_a_published_model_has_the_published_dimensions(void **s
 }
 
 /* 96 x 96 over 32 rows, 8 bits: 3 bands of 32 x 96 bytes, one unit of 32 rows of 128 bytes (planes), outputs
- * of 32 x 32 x 4. What holds one band and the unit keeps the unit; with rows one by one, the weights stay. */
+ * of 32 x 32 x 4. A chip that holds one band and the unit keeps the unit; with rows one by one, the weights
+ * stay. */
 static void each_linear_has_the_loop_order_that_moves_least(void **state)
 {
     (void)state;

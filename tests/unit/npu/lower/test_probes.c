@@ -150,7 +150,7 @@ static void a_table_that_a_profile_cannot_have_is_refused_with_what_would_work(v
     }
 }
 
-/* What a message proposes is taken. */
+/* The shapes that a message proposes are taken. */
 static void the_nearest_that_is_named_would_work(void **state)
 {
     (void)state;

@@ -1,4 +1,4 @@
-/* What sharing programs between chunks saves, against llm.npu's published counts. */
+/* The savings from programs that chunks share, against llm.npu's published counts. */
 #include "npu/lower/sharing.h"
 
 #include <setjmp.h>

@@ -33,7 +33,7 @@ static void check_program(const bt_pkg *p, uint32_t program)
             computes = computes || code[i].op != BT_PKG_SESSION;
             if (code[i].op != BT_PKG_SESSION)
                 assert_int_equal(as_stage[j].engine == BT_SCHEDULE_NPU, code[i].unit != BT_PKG_COMPANION);
-            /* What attention reads was stored by a stage before: earlier chunks have ended it. */
+            /* The KV that attention reads was stored by a stage before: earlier chunks have ended it. */
             if (is_attention(code[i].op))
                 assert_true(as_stage[j].joins && !stores && stored == code[i].layer + 1);
             stores = stores || code[i].op == BT_PKG_KV_STORE;

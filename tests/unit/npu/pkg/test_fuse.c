@@ -1,5 +1,5 @@
-/* What of a program runs as one: hand-made instructions, random ones against a plain search forwards, and a
- * whole package. */
+/* The instructions of a program that run as one: hand-made instructions, random ones against a plain search
+ * forwards, and a whole package. */
 #include "npu/pkg/fuse.h"
 #include "base/rng.h"
 #include "kernels/kernels.h"
@@ -123,7 +123,7 @@ static void a_linear_adds_to_the_residual_stream_at_once(void **state)
     assert_int_equal(f[1].then, BT_FUSE_NOTHING);
 }
 
-/* What the NPU does in floats is rounded on the way; an epilogue rounds nothing. */
+/* The NPU's results in floats are rounded on the way; an epilogue rounds nothing. */
 static void nothing_is_fused_across_a_rounding(void **state)
 {
     (void)state;
@@ -377,7 +377,7 @@ typedef struct fused {
     size_t adds, products, all_adds, all_products;
 } fused;
 
-/* What the package keeps for its program p is what is found again; how much of it is fused. */
+/* The groups that the package keeps for its program p are found again. Returns how much of it is fused. */
 static fused check_program(const bt_pkg *pkg, uint32_t p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(pkg);

@@ -42,7 +42,8 @@ static void names_of_instructions_differ_and_unknown_numbers_have_none(void **st
     assert_string_equal(bt_op_name(BT_OP_NONE), "?");
 }
 
-/* What lies in the arena in floats is never read as integers without an instruction of EDGES between. */
+/* Values that lie in the arena in floats are never read as integers without an instruction of EDGES between.
+ */
 static void only_edges_turn_floats_into_integers_or_back(void **state)
 {
     (void)state;

@@ -117,7 +117,7 @@ static void scales_are_powers_of_the_means_about_one(void **state)
     bt_awq_input_done(&in);
 }
 
-/* What rounding a row as it is scaled leaves, in double; without groups. */
+/* The error that rounding a row as it is scaled leaves, in double; without groups. */
 static double row_error(const float *w, const float *s, const bt_awq_input *in, float limit)
 {
     double max = 0, sum = 0;

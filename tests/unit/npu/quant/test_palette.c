@@ -11,7 +11,7 @@
 
 enum { VALUES = BT_PALETTE_VALUES };
 
-/* What values lose, each with the nearest of these entries. */
+/* The loss of values, each with the nearest of these entries. */
 static int64_t loss(const uint32_t *count, const int *entry, size_t n)
 {
     int64_t sum = 0;

@@ -162,7 +162,7 @@ static void panels_have_exactly_their_bytes_where_these_are_no_multiple_of_their
     engine_kit_done(&kit);
 }
 
-/* What is left of the mean output's error: float sums over k, and the rounding of the correction itself. */
+/* The rest of the mean output's error: float sums over k, and the rounding of the correction itself. */
 static void the_correction_takes_the_drift_of_the_mean_away(void **state)
 {
     (void)state;

@@ -62,7 +62,7 @@ static void end(world *w)
 
 static const void *constant(const world *w, uint32_t index) { return bt_pkg_const_at(w->pkg, index); }
 
-/* What the linear takes the input x for, a whole number of steps. */
+/* The value that the linear takes the input x for, a whole number of steps. */
 static int64_t input_of(const world *w, const bt_pkg_site *s, int64_t x, size_t k)
 {
     const uint8_t *hot = constant(w, s->hot);
@@ -191,8 +191,8 @@ static void check_f32(world *w, const bt_pkg_inst *l, const bt_pkg_inst *at, con
         }
 }
 
-/* Every step that quantises, and the group of linears behind it. What is added to the residual stream is
- * added to zeros; what becomes SwiGLU within the linear is left out. */
+/* Every step that quantises, and the group of linears behind it. Outputs that are added to the residual
+ * stream are added to zeros. Outputs that become SwiGLU within the linear are left out. */
 static void check_linears(world *w)
 {
     const bt_exec_seq seq = {.valid = ROWS};

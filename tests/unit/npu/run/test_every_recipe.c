@@ -37,7 +37,7 @@ static const char *const recipes[] = {
     "w4a16:group=32,act-order",
 };
 
-/* What a run gives: logits[vocab] of the last token. Returns the hash of the KV. */
+/* The results of a run: logits[vocab] of the last token. Returns the hash of the KV. */
 static uint64_t run(const engine_kit *kit, const bt_pkg *pkg, const char *isa, bt_pool *pool, float *logits)
 {
     int32_t ids[N];

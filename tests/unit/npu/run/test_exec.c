@@ -379,7 +379,7 @@ static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x
                    (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
 
-/* What a block reads; the norms of olmo2 stand behind the blocks. */
+/* The input of a block; the norms of olmo2 stand behind the blocks. */
 static void plain_begin(const plain *p, uint32_t layer, bt_weight norm, float *n, const float *x)
 {
     const size_t d = p->h->dim;

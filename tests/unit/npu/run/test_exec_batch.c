@@ -35,8 +35,8 @@ typedef struct world {
     uint8_t *arena;
 } world;
 
-/* What the device has: integers, or (fields that begin with '@') linears of 8 bits and all else in float16.
- */
+/* The operators of the device: integers, or (fields that begin with '@') linears of 8 bits and all else in
+ * float16. */
 static const char integers[] =
     "\"linear\":[\"int8\",\"int16\"],\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],"
     "\"rope\":[\"int16\"],\"attention\":[\"int16\"],\"add\":[\"int16\"],"

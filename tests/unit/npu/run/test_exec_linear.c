@@ -1,5 +1,5 @@
-/* What is fused with a group of LINEARs changes no bit: the product of gate and up that is quantised tile by
- * tile, with its shadow, against the same instructions one after the other. */
+/* Fusing with a group of LINEARs changes no bit: the product of gate and up that is quantised tile by tile,
+ * with its shadow, against the same instructions one after the other. */
 #include "npu/run/exec_private.h"
 #include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/model/npu_kit.h"

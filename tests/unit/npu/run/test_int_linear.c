@@ -19,7 +19,7 @@ static uint32_t next(uint64_t *seed)
     return (uint32_t)(*seed >> 33);
 }
 
-/* What the epilogue saw, as the exact sums. */
+/* The sums that the epilogue saw, exact. */
 typedef struct sums {
     int64_t *y;
     size_t n;
@@ -64,7 +64,7 @@ typedef struct matrix {
     unsigned bits;
 } matrix;
 
-/* What the weight stands for. */
+/* The value that the weight stands for. */
 static int weight(const matrix *m, size_t n, size_t k)
 {
     const int w = m->w[n * m->k + k];

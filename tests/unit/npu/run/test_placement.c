@@ -145,7 +145,7 @@ static void check_fallbacks(const bt_pkg *pkg, const bt_graph *g, unsigned subse
     assert_int_equal(h->fallbacks.count, missing);
 }
 
-/* What instructions the program of most logits has of an operator, in integers and in floats. */
+/* The instructions that the program of most logits has of an operator, in integers and in floats. */
 static void check_units(const bt_pkg *pkg, unsigned subset)
 {
     static const struct {

@@ -9,8 +9,8 @@
 #include <cmocka.h>
 #include <string.h>
 
-/* What the tests of the prefill node's brain share: one gateway, one decode node, a clock that the test moves, the
- * actions of the last step, a worker and a link that the test plays. */
+/* The common part of the tests of the prefill node's brain: one gateway, one decode node, a clock that the test moves,
+ * the actions of the last step, a worker and a link that the test plays. */
 static const bt_incarnation SELF = {{3}}, GATE = {{1}}, DECODE = {{2}}, OTHER = {{9}};
 enum { LAYERS = 2, ROW = 8 };
 static int64_t now;

@@ -1,6 +1,6 @@
-/* Which pages the prefill brain gives to a prompt: those of earlier prompts where it begins like them, its
- * own for the rest, never more than a destination may have. What is kept when attempts end early. What is
- * not sent because the decode node has it. */
+/* The pages that the prefill brain gives to a prompt: those of earlier prompts where it begins like them, its
+ * own for the rest, never more than a destination may have. The pages that are kept when attempts end early.
+ * The rows that are not sent because the decode node has them. */
 #include "tests/unit/prefill-node/brain/brain_kit.h"
 
 /* The pages of the COMPUTE of the last step. */

@@ -1,4 +1,4 @@
-/* Which waiting prompts share a run: in order of arrival, the oldest always, what fits behind it, and none
+/* The waiting prompts that share a run: in order of arrival, the oldest always, what fits behind it, and none
  * that would find its prefix computed by another. */
 #include "tests/unit/prefill-node/brain/brain_kit.h"
 

@@ -25,7 +25,7 @@ static pf_brain *make_with(uint32_t slots, uint32_t share_tokens)
     return b;
 }
 
-/* No two prompts begin alike. What the brain did with it stays to be looked at, but for a first link. */
+/* No two prompts begin alike. The brain's actions on it stay to be looked at, but for a first link. */
 static bool give(pf_brain *b, uint64_t request, uint32_t tokens)
 {
     for (int32_t i = 0; i < 400; i++) ids[i] = i;

@@ -1,4 +1,4 @@
-/* What `baton chat` says of sampling: what its user gave, and nothing else. */
+/* The sampling options in the requests of `baton chat`: those that its user gave, and nothing else. */
 #include "tools/commands/sampling.h"
 
 #include <setjmp.h>
