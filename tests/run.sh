@@ -3,8 +3,8 @@
 #                               tests/run.sh build/release rows SOURCE...
 # Unit programs, the simulator's seeds, lint self-test, installation, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
-# JOBS=2 in the environment: two unit programs at once, and two themes of the command line. One line for each program that passes; everything it said for
-# one that fails.
+# JOBS=2 in the environment: two of them at once, and two themes of the command line; integration programs one by one.
+# One line for each program that passes; everything it said for one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -59,39 +59,50 @@ report() {
     fi
 }
 
-# Programs of cmocka tests, JOBS at once, each counted when it ends: cmocka_programs SECONDS PROGRAM...
-# A program leaves $TMPDIR/runs/NAME.out, what it said, and NAME.end: its path, exit code and milliseconds.
-cmocka_programs() {
-    limit=$1
-    shift
+# in_lanes SECONDS: runs the lines of $TMPDIR/lines, JOBS at once, and counts each when it ends. A line is COUNT NAME COMMAND...
+# COUNT is `cmocka`, or the number of tests that the command counts as where it doesn't end with a line
+# "N passed, N failed[, N skipped]" of its own.
+# A command leaves $TMPDIR/runs/NAME.out, what it said, and NAME.end: its COUNT, NAME, exit code and milliseconds.
+in_lanes() {
     # shellcheck disable=SC2016
-    one='kept=$TMPDIR/runs/$(echo "$2" | tr / .) begin=$(date +%s%N)
-        if [ -x "$2" ]; then timeout -k 10 "$1" $BATON_RUNNER "$2" > "$kept.out" 2>&1; rc=$?
-        else echo "$2 was not built" > "$kept.out"; rc=127; fi
-        echo "$2 $rc $((($(date +%s%N) - begin) / 1000000))" > "$kept.end"; echo "$kept"'
+    one='limit=$1 count=$2 name=$3 kept=$TMPDIR/runs/$(echo "$3" | tr / .) begin=$(date +%s%N)
+        shift 3
+        timeout -k 10 "$limit" "$@" > "$kept.out" 2>&1; rc=$?
+        echo "$count $name $rc $((($(date +%s%N) - begin) / 1000000))" > "$kept.end"; echo "$kept"'
     mkdir -p "$TMPDIR/runs"
     mkfifo "$TMPDIR/ended" || exit 1
-    printf '%s\n' "$@" | xargs -P "$jobs" -I '{}' sh -c "$one" sh "$limit" '{}' > "$TMPDIR/ended" &
-    while read -r kept; do count_program "$kept"; done < "$TMPDIR/ended"
+    xargs -P "$jobs" -L 1 sh -c "$one" sh "$1" < "$TMPDIR/lines" > "$TMPDIR/ended" &
+    while read -r kept; do count_one "$kept"; done < "$TMPDIR/ended"
     wait
-    rm -r "$TMPDIR/ended" "$TMPDIR/runs"
+    rm -r "$TMPDIR/ended" "$TMPDIR/runs" "$TMPDIR/lines"
 }
 
-# Counts the program that left $1.out and $1.end.
-count_program() {
+# The lines of these sources' programs.
+cmocka_lines() {
+    for src in "$@"; do echo "cmocka ${src%.c} ${BATON_RUNNER:-} $B/${src%.c}"; done
+}
+
+# Counts the command that left $1.out and $1.end.
+count_one() {
     out=$1.out
-    read -r program rc ms < "$1.end"
-    # shellcheck disable=SC2046
-    set -- "$program" "$rc" $(awk '
-        { sub(/\r$/, "") }
-        /^\[       OK \]/                     { ok++ }
-        /^\[  FAILED  \] [0-9]+ test\(s\)/    { bad += $4 }
-        /^\[  FAILED  \] GROUP TEARDOWN/      { bad++ }     # of which the exit code says nothing
-        /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
-        END { print ok + 0, bad + 0, skip + 0 }' "$out")
+    read -r count name rc ms < "$1.end"
     grep '^skipped: ' "$out" | sort -u >> "$TMPDIR/said"
-    walked "${1#"$B"/}" || set -- "$1" 1 "$3" $(($4 + 1)) "$5"
-    report "${1#"$B"/tests/}" "$2" "$3" "$4" "$5" "$ms"
+    # shellcheck disable=SC2046
+    if [ "$count" = cmocka ]; then
+        set -- $(awk '
+            { sub(/\r$/, "") }
+            /^\[       OK \]/                     { ok++ }
+            /^\[  FAILED  \] [0-9]+ test\(s\)/    { bad += $4 }
+            /^\[  FAILED  \] GROUP TEARDOWN/      { bad++ }     # of which the exit code says nothing
+            /^\[  SKIPPED \] [0-9]+ test\(s\)/    { skip += $4 }
+            END { print ok + 0, bad + 0, skip + 0 }' "$out")
+        walked "$name" || set -- "$1" $(($2 + 1)) "$3"
+    else
+        set -- $(sed -n '$!d; s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p; t
+            s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2 0/p' "$out")
+        [ $# = 3 ] || set -- $([ "$rc" = 0 ] && echo "$count" 0 0 || echo 0 "$count" 0)
+    fi
+    report "${name#tests/}" "$rc" "$1" "$2" "$3" "$ms"
 }
 
 # The lines that the program $1 printed on rows of the kernels' dispatch table (tests/helpers/rows.h), for
@@ -103,49 +114,35 @@ walked() {
     ! grep -q '^missed ' "$TMPDIR/walked" || { echo 'a walk of the dispatch table left out what is called missed'; false; } >> "$out"
 }
 
-# A script or program that counts as $2 tests, or ends with a line "N passed, N failed[, N skipped]" of its own.
-other() {
-    name=$1 count=$2 out=$TMPDIR/out
-    shift 2
-    begin=$(now_ms)
-    timeout -k 10 $((900 * slower)) "$@" > "$out" 2>&1
-    rc=$?
-    # shellcheck disable=SC2046
-    set -- $(sed -n '$!d; s/^\([0-9]*\) passed, \([0-9]*\) failed, \([0-9]*\) skipped.*/\1 \2 \3/p; t
-        s/^\([0-9]*\) passed, \([0-9]*\) failed.*/\1 \2 0/p' "$out")
-    grep '^skipped: ' "$out" >> "$TMPDIR/said"
-    if [ $# -ne 3 ]; then
-        if [ $rc = 0 ]; then set -- "$count" 0 0; else set -- 0 "$count" 0; fi
-    fi
-    report "$name" $rc "$1" "$2" "$3" $(($(now_ms) - begin))
-}
-
-# shellcheck disable=SC2046
-[ -z "$units" ] || cmocka_programs $((300 * slower)) $(echo $units | sed "s|[^ ]*|$B/&|g; s|\.c||g")
+# shellcheck disable=SC2086
+[ -z "$units" ] || { cmocka_lines $units > "$TMPDIR/lines"; in_lanes $((300 * slower)); }
 # The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
     echo "  simtest: 200 new seeds from START=$sim_start"
-    other 'world/kept_seeds' 1 "$B/tests/world/simtest" kept
-    other 'world/seeds' 1 "$B/tests/world/simtest" seeds=2000
-    other 'world/new_seeds' 1 "$B/tests/world/simtest" seeds=200 start=$sim_start
-    other 'world/broken_brains' 1 "$B/break/simtest" break=all
-    other 'lint/self_test' 1 sh tests/lint/self_test.sh
-    other 'install' 1 sh tests/install.sh
-    for src in tests/fuzz/fuzz_*.c; do
-        [ -f "$src" ] || continue
-        target=$(basename "$src" .c)
-        target=${target#fuzz_}
-        other "fuzz/$target" 1 "$B/tests/fuzz/$target" "tests/fuzz/corpus/$target"
-    done
-    other 'cli/self_test' 1 sh tests/cli/self_test.sh
-    other 'cli' 1 sh tests/cli/run.sh "$B"
+    {
+        echo "1 lint/self_test sh tests/lint/self_test.sh"
+        echo "1 world/kept_seeds $B/tests/world/simtest kept"
+        echo "1 world/seeds $B/tests/world/simtest seeds=2000"
+        echo "1 world/new_seeds $B/tests/world/simtest seeds=200 start=$sim_start"
+        echo "1 world/broken_brains $B/break/simtest break=all"
+        echo "1 install sh tests/install.sh"
+        for src in tests/fuzz/fuzz_*.c; do
+            target=$(basename "$src" .c)
+            target=${target#fuzz_}
+            echo "1 fuzz/$target $B/tests/fuzz/$target tests/fuzz/corpus/$target"
+        done
+        echo "1 cli/self_test sh tests/cli/self_test.sh"
+    } > "$TMPDIR/lines"
+    in_lanes $((900 * slower))
+    echo "1 cli sh tests/cli/run.sh $B" > "$TMPDIR/lines"      # its themes take the lanes
+    in_lanes $((900 * slower))
 fi
 # One at a time: each starts many processes of its own.
 jobs=1
 integration=$(find tests/integration -name "test_$only*.c" | sort)
-# shellcheck disable=SC2046
-[ -z "$integration" ] || cmocka_programs $((900 * slower)) $(echo $integration | sed "s|[^ ]*|$B/&|g; s|\.c||g")
+# shellcheck disable=SC2086
+[ -z "$integration" ] || { cmocka_lines $integration > "$TMPDIR/lines"; in_lanes $((900 * slower)); }
 
 # The things that tests said they left out, such as rows of the dispatch table that this machine cannot run.
 [ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'
