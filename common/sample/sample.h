@@ -12,7 +12,7 @@
  *        ids in prompt or generated:  z = z > 0 ? z / repetition_penalty : z * repetition_penalty
  *        ids in generated, n times:   z = (z - n * frequency_penalty) - presence_penalty
  *        ids in bias:                 z = z + bias
- *      What leaves the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
+ *      A value beyond the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
  * temperature 0: then the highest logit wins, among equals the lowest id; nothing else matters. otherwise:
  *   1. The rank of an id is by its logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the highest
  *      logit. Each step below leaves a beginning of the ranks.
