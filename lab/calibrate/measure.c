@@ -147,7 +147,7 @@ static void take_alone(run *r, const tool_replay_result *all, const lengths *l)
         }
         if (!last) continue;
         add_prompt(p, prompt_of(last), time_of_length(r, first, n));
-        if (l->has_steps) add_step(p, 1, middle_of(last), tool_calibrate_median(gap, n));
+        if (l->has_steps && k < LENGTHS) add_step(p, 1, middle_of(last), tool_calibrate_median(gap, n));
     }
 }
 
@@ -253,6 +253,15 @@ static lengths line_of(const run *r)
     return l;
 }
 
+/* One behind a power of two: the other lengths for the fit may all be powers of two, which no padding moves.
+ */
+static uint32_t behind_middle(uint32_t longest)
+{
+    uint32_t edge = SHORTEST;
+    while (2 * edge < longest) edge *= 2;
+    return edge + 1;
+}
+
 /* The prompts once more, with lengths where a program may end and where the next one begins. */
 static bt_err ask_edges(run *r, bt_fault *fault)
 {
@@ -318,7 +327,8 @@ bt_err tool_calibrate_measure(tool_calibrate_measured *ret, const tool_calibrate
                                                                 it */
     r.times = e == BT_OK ? times_for(&all) : TIMES;
     tool_replay_result_done(&all);
-    const lengths line = line_of(&r);
+    lengths line = line_of(&r);
+    line.tokens[line.len++] = behind_middle(s->longest);
     if (e == BT_OK) e = ask_lengths(&r, &line, fault);
     if (e == BT_OK && tool_calibrate_is_uneven(&ret->fit)) e = ask_edges(&r, fault);
     for (uint32_t b = 2; e == BT_OK && b <= s->batch; b *= 2) e = ask_batch(&r, b, &ret->fit, fault);

@@ -7,12 +7,13 @@
 
 /* Measuring a server (measure.c), and a calibration's report and profile. */
 
-/* A few requests to a server: prompts of several lengths one after the other, then short prompts at a time. Half of the
- * lengths and batches are for the fit, those between them are held out. Where lengths are uneven, more are asked for:
- * at powers of two and one behind, where the programs of a server that pads prompts begin; all of them are for the fit.
- * Every request has words of its own, so that no prefix is kept. Left out are requests with a kept prefix all the same,
- * requests whose tokens were counted wrong, and batches that the server did not run at the same time. A step of a batch
- * counts only while all its sequences run. */
+/* A few requests to a server: prompts of several lengths one after the other, then short prompts at a time. Half of
+ * the lengths and batches are for the fit, those between them are held out. One length more lies behind a power of
+ * two, so that padding to powers of two is seen. Where lengths are uneven, more are asked for: at powers of two and
+ * one behind, where the programs of a server that pads prompts begin; all of them are for the fit. Every request has
+ * words of its own, so that no prefix is kept. Left out are requests with a kept prefix all the same, requests whose
+ * tokens were counted wrong, and batches that the server did not run at the same time. A step of a batch counts only
+ * while all its sequences run. */
 typedef struct tool_calibrate_server {
     const char *url, *api_key;
     const tool_replay_words *words;
