@@ -10,8 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BLOCK = 64 /* rows that are factored together: they read the rows before them once */ };
-
 static const bt_gptq_code *code(void)
 {
 #if defined(__x86_64__)
@@ -72,6 +70,12 @@ static void factor_end(const bt_gptq_factor_job *j, const bt_gptq_code *c)
     }
 }
 
+static const double *inverse_at(const bt_gptq_factor_job *j, size_t row, size_t column)
+{
+    return j->m + column / BT_GPTQ_STRIP * BT_GPTQ_STRIP * j->k + row * BT_GPTQ_STRIP +
+           column % BT_GPTQ_STRIP;
+}
+
 bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fault *fault)
 {
     const bt_gptq_code *c = code();
@@ -80,9 +84,9 @@ bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fa
     size_t bytes;
     bt_gptq_factor_job j = {.k = k};
     if (e < 0) return e;
-    if (bt_mul_size(&bytes, k, k) && bt_mul_size(&bytes, bytes, sizeof *j.l)) {
-        j.l = malloc(bytes);
-        j.m = calloc(k * k, sizeof *j.m);
+    if (bt_mul_size(&bytes, k + BT_GPTQ_STRIP, k) && bt_mul_size(&bytes, bytes, sizeof *j.l)) {
+        j.l = malloc(k * k * sizeof *j.l);
+        j.m = calloc((k + BT_GPTQ_STRIP - 1) / BT_GPTQ_STRIP * BT_GPTQ_STRIP * k, sizeof *j.m);
     }
     if (!j.l || !j.m) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
@@ -98,15 +102,16 @@ bt_err bt_gptq_prepare(float *h, uint32_t *order, size_t k, bt_pool *pool, bt_fa
         j.l[i * k + i] = (d > 0 ? d : 1) + 0.01 * mean;
     }
     for (j.begin = 0; j.begin < k; j.begin = j.end) {
-        j.end = k - j.begin < BLOCK ? k : j.begin + BLOCK;
+        j.end = k - j.begin < BT_GPTQ_ROWS ? k : j.begin + BT_GPTQ_ROWS;
         bt_pool_run(pool, c->factor, &j);
         factor_end(&j, c);
     }
     bt_pool_run(pool, c->invert, &j);
     for (size_t i = 0; i < k; i++) {
-        const double *m = j.m + (k - 1 - i) * k;
+        const size_t row = k - 1 - i;
+        const double d = *inverse_at(&j, row, row);
         const int is_dead = !(h[i * k + i] > 0);
-        for (size_t n = i + 1; n < k; n++) h[i * k + n] = (float)(m[k - 1 - n] / m[k - 1 - i]);
+        for (size_t n = i + 1; n < k; n++) h[i * k + n] = (float)(*inverse_at(&j, row, k - 1 - n) / d);
         h[i * k + i] = is_dead ? 0 : 1;
     }
 out:

@@ -10,16 +10,18 @@ typedef struct bt_gptq_add_job {
     const float *x;
     size_t t, k;
 } bt_gptq_add_job;
+enum { BT_GPTQ_STRIP = 64, BT_GPTQ_ROWS = 64 };
 typedef struct bt_gptq_factor_job {
-    double *l, *m; /* [k, k] */
+    double *l; /* [k, k] */
+    double *m; /* [ceil(k / STRIP), k, STRIP]: strips of columns; zeros on entry */
     size_t k, begin, end;
 } bt_gptq_factor_job;
 
 typedef struct bt_gptq_code {
     bt_pool_fn *add;             /* bt_gptq_add_job */
-    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: factor makes the columns before `begin` of the rows begin ..
-                                    end - 1 of the Cholesky factor l, whose rows before them are made; invert makes m,
-                                    the inverse of l */
+    bt_pool_fn *factor, *invert; /* bt_gptq_factor_job: factor makes the columns before `begin`, a multiple of ROWS, of
+                                    the rows begin .. end - 1, ROWS at most, of the Cholesky factor l, whose rows before
+                                    them are made; invert makes m, the inverse of l */
     double (*dot)(const double *a, const double *b, size_t count);
     void (*round)(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
                   const float *u);
