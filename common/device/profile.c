@@ -136,7 +136,7 @@ static bt_err read_field(bt_profile *p, const struct field *f, const json_t *v, 
     return BT_OK;
 }
 
-/* Says which field or operator was meant. */
+/* Says which field or class was meant. */
 static bt_err bad_name(const char *what, const char *name, const char *const *known, size_t n,
                        bt_fault *fault)
 {
@@ -150,7 +150,7 @@ static bt_err bad_name(const char *what, const char *name, const char *const *kn
 
 const char bt_profile_others[] = "others";
 
-static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json_t *list, bt_fault *fault)
+static bt_err read_bits(uint8_t *ret, const char *class, bool is_linear, const json_t *list, bt_fault *fault)
 {
     static const char *const names[] = {"int8",    "int16",    "int4",
                                         "float16", "bfloat16", "lut"}; /* as the bits */
@@ -171,38 +171,41 @@ static bt_err read_bits(uint8_t *ret, const char *op, bool is_linear, const json
     if (!ok || !(bits & (INTEGERS | BT_PROFILE_FLOATS)) || ((bits & WEIGHTS) && !(bits & INTEGERS)))
         return bt_fail(
             fault, BT_EFORMAT,
-            "field 'operators', '%s': a list of 'int8', 'int16' and 'float16' or 'bfloat16'%s, each once", op,
-            is_linear ? ", and 'int4' and 'lut' beside the integers" : "");
+            "field 'operators', '%s': a list of 'int8', 'int16' and 'float16' or 'bfloat16'%s, each once",
+            class, is_linear ? ", and 'int4' and 'lut' beside the integers" : "");
     *ret = bits;
     return BT_OK;
 }
 
-static bt_err bad_operator(const char *name, bt_fault *fault)
+static bt_err bad_class(const char *name, bt_fault *fault)
 {
-    const char *known[BT_OP_KINDS + 1] = {bt_profile_others};
-    size_t n = 1;
+    const char *known[BT_OP_CLASSES] = {bt_profile_others};
     for (int k = 0; k < BT_OP_KINDS; k++)
-        if (bt_op_infos[k].is_asked) known[n++] = bt_op_name((bt_op_kind)k);
-    return bad_name("no operator of an NPU (field 'operators')", name, known, n, fault);
+        if (!strcmp(name, bt_op_infos[k].name) && bt_op_infos[k].class != BT_CLASS_EDGE)
+            return bt_fail(fault, BT_EFORMAT, "field 'operators': '%s' is an operator; its class is '%s'",
+                           name, bt_op_class_name(bt_op_infos[k].class));
+    for (int c = BT_CLASS_EDGE + 1; c < BT_OP_CLASSES; c++) known[c] = bt_op_class_name((bt_op_class)c);
+    return bad_name("no class of an NPU's operators (field 'operators')", name, known, BT_OP_CLASSES, fault);
 }
 
 static bt_err read_operators(bt_profile *p, const json_t *ops, bt_fault *fault)
 {
     const char *name;
     json_t *list;
-    uint8_t others = 0;
+    uint8_t bits[BT_OP_CLASSES] = {0}; /* others at BT_CLASS_EDGE, since no profile has edges */
     if (!json_is_object(ops))
-        return bt_fail(fault, BT_EFORMAT, "field 'operators': must be an object of operators");
+        return bt_fail(fault, BT_EFORMAT, "field 'operators': must be an object of classes of operators");
     json_object_foreach((json_t *)(uintptr_t)ops, name, list) {
-        const bool is_others = !strcmp(name, bt_profile_others);
-        int k = 0;
-        while (k < BT_OP_KINDS && (strcmp(name, bt_op_name((bt_op_kind)k)) || !bt_op_infos[k].is_asked)) k++;
-        if (k == BT_OP_KINDS && !is_others) return bad_operator(name, fault);
-        const bt_err e = read_bits(is_others ? &others : &p->op[k], name, k == BT_OP_LINEAR, list, fault);
+        int c = strcmp(name, bt_profile_others) ? BT_CLASS_EDGE + 1 : BT_CLASS_EDGE;
+        while (c > BT_CLASS_EDGE && c < BT_OP_CLASSES && strcmp(name, bt_op_class_name((bt_op_class)c))) c++;
+        if (c == BT_OP_CLASSES) return bad_class(name, fault);
+        const bt_err e = read_bits(&bits[c], name, c == BT_CLASS_LINEAR, list, fault);
         if (e < 0) return e;
     }
-    for (int k = 0; k < BT_OP_KINDS; k++)
-        if (bt_op_infos[k].is_asked && !p->op[k]) p->op[k] = others;
+    for (int k = 0; k < BT_OP_KINDS; k++) {
+        const uint8_t class = bt_op_infos[k].class;
+        if (class != BT_CLASS_EDGE) p->op[k] = bits[class] ? bits[class] : bits[BT_CLASS_EDGE];
+    }
     return BT_OK;
 }
 
@@ -328,7 +331,7 @@ static bt_err check_companion(const bt_profile *p, bt_fault *fault)
         if (p->op[k])
             return bt_fail(fault, BT_EFORMAT,
                            "field 'operators', '%s': a companion runs what the NPU leaves; 'operators' is {}",
-                           bt_op_name((bt_op_kind)k));
+                           bt_op_class_name(bt_op_infos[k].class));
     for (size_t i = 0; i < sizeof of_npus / sizeof *of_npus; i++)
         if (of_npus[i].is_set)
             return bt_fail(fault, BT_EFORMAT,
@@ -343,7 +346,8 @@ static bt_err check_floats(const bt_profile *p, bt_fault *fault)
     const char *of[2] = {NULL, NULL};
     for (int k = 0; k < BT_OP_KINDS; k++)
         for (int f = 0; f < 2; f++)
-            if (p->op[k] & (f ? BT_PROFILE_BFLOAT16 : BT_PROFILE_FLOAT16)) of[f] = bt_op_name((bt_op_kind)k);
+            if (p->op[k] & (f ? BT_PROFILE_BFLOAT16 : BT_PROFILE_FLOAT16))
+                of[f] = bt_op_class_name(bt_op_infos[k].class);
     return of[0] && of[1]
                ? bt_fail(
                      fault, BT_EFORMAT,

@@ -28,7 +28,7 @@ typedef enum bt_profile_zero { BT_PROFILE_ZERO_ALLOWED, BT_PROFILE_ZERO_NONE, BT
 
 typedef struct bt_profile {
     char name[BT_PROFILE_MAX_NAME + 1], title[128]; /* name: with xN and @STACK as they were asked for */
-    uint8_t op[BT_OP_KINDS];    /* by bt_op_kind: 0 = the NPU lacks it; always 0 for those that are not asked of it */
+    uint8_t op[BT_OP_KINDS];    /* by bt_op_kind, as the file has its class: 0 = the NPU lacks it; always 0 at edges */
     uint32_t output_bits;       /* what integer linears requantise to: 16, or 8 */
     uint32_t input_zero_points; /* bt_profile_zero */
     uint32_t tile_rows, tile_cols; /* of the matrix unit: sizes are rounded up to it */
@@ -79,7 +79,7 @@ bt_err bt_profile_parse(bt_profile *ret, const char *json, size_t len, bt_fault 
 const char *bt_profile_name(size_t i);
 /* The file of the i-th built-in profile, with the sources of its values; static text. NULL: no more. */
 const char *bt_profile_json(size_t i);
-/* The member of `operators` that stands for every operator that the file does not name. */
+/* The member of `operators` that stands for every class that the file does not name. */
 extern const char bt_profile_others[];
 /* The file of a device as bt_profile_load takes it, without xN and @STACK: a built-in one's text, static; NULL: none is
  * so called, and ret_path is the path. */

@@ -22,13 +22,26 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
     return BT_OK;
 }
 
-#define INFO(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
-    [BT_OP_## \
-        NAME] = {#name, inputs,           in_place, weight, by_head, BT_SHAPE_##shape, BT_BESIDE_##beside, \
-                 asked, BT_PRICED_##price},
+#define INFO(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
+    [BT_OP_##NAME] = {#name, \
+                      inputs, \
+                      in_place, \
+                      weight, \
+                      by_head, \
+                      BT_SHAPE_##shape, \
+                      BT_BESIDE_##beside, \
+                      BT_CLASS_##class, \
+                      BT_PRICED_##price},
 const bt_op_info bt_op_infos[BT_OP_KINDS] = {BT_OP_LIST(INFO, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)};
 
 const char *bt_op_name(bt_op_kind k) { return (unsigned)k < BT_OP_KINDS ? bt_op_infos[k].name : "?"; }
+
+#define CLASS_NAME(NAME, name) [BT_CLASS_##NAME] = #name,
+const char *bt_op_class_name(bt_op_class c)
+{
+    static const char *const names[BT_OP_CLASSES] = {[BT_CLASS_EDGE] = "edge", BT_OP_CLASS_LIST(CLASS_NAME)};
+    return names[c];
+}
 
 /* ---- building ---- */
 

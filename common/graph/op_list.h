@@ -18,12 +18,13 @@
  *   by head   1: it works on each of `heads` parts of a row
  *   shape     what its tensors are like (bt_op_shape)
  *   beside    what it reads or writes beside its tensors and its weight (bt_op_beside)
- *   asked     1: profiles may have it on the NPU; 0: it moves rows at the graph's edges, always on the companion
+ *   class     its word in profiles, which have whole classes on the NPU (BT_OP_CLASS_LIST); EDGE: it moves rows at the
+ *             graph's edges, always on the companion
  *   price     what its time is made of (bt_op_price)
  *   run       OWN: by functions of its name; GATED: y = f(in[0]) * in[1], element by element, where the kernels alone
  *             differ: NAME in floats, int_NAME16 in integers
  *
- * FLOATS: its instruction in floats, of the companion and, where it is asked, of the NPU in 16-bit floats. INTEGERS:
+ * FLOATS: its instruction in floats, of the companion and, where it has a class, of the NPU in 16-bit floats. INTEGERS:
  * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
  * integers meet, and what is the driver's. Their columns are of npu/pkg/pkg_ops.h:
  *   of        the operator; NONE: of no operator
@@ -36,48 +37,57 @@
  * An instruction works in place where its operator does and in0 and out are of one form. */
 #define BT_OP_SKIP(...)
 // clang-format off
+#define BT_OP_CLASS_LIST(CLASS)                                                                                      \
+  CLASS(LINEAR,     linear)                                                                                          \
+  CLASS(NORM,       norm)                                                                                            \
+  CLASS(ROTARY,     rotary)                                                                                          \
+  CLASS(ATTENTION,  attention)                                                                                       \
+  CLASS(SUM,        sum)                                                                                             \
+  CLASS(ACTIVATION, activation)                                                                                      \
+  CLASS(ROTATION,   rotation)
+
 #define BT_OP_LIST(OP, FLOATS, INTEGERS, EDGES)                                                                      \
-  /*  NAME, name, inputs, in place, weight, by head, shape, beside, asked, price, run                                \
+  /*  NAME, name, inputs, in place, weight, by head, shape, beside, class, price, run                                \
    *  of, NAME, name, number, in0, in1, out, tensor, site, and params of INTEGERS, on of EDGES */                    \
-  OP(EMBED,       embed,       1, 0, 1, 0, IDS,    NONE,      0, MOVED,     OWN)                                     \
+  OP(EMBED,       embed,       1, 0, 1, 0, IDS,    NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  EMBED,       EMBED,         embed,          1, NONE,     NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
-  OP(RMSNORM,     rmsnorm,     1, 0, 1, 0, NORM,   NONE,      1, MOVED,     OWN)                                     \
+  OP(RMSNORM,     rmsnorm,     1, 0, 1, 0, NORM,   NONE,      NORM,       MOVED,     OWN)                            \
   FLOATS(  RMSNORM,     RMSNORM,       rmsnorm,        3, F32,      NONE, F32,      NORM,       NONE)                \
   INTEGERS(RMSNORM,     INT_RMSNORM,   int_rmsnorm,   66, RESIDUAL, NONE, WIDE,     NORM,       SITE,     NORM)      \
                                                                                                                      \
-  OP(LINEAR,      linear,      1, 0, 1, 0, MATRIX, NONE,      1, MATRIX,    OWN)                                     \
+  OP(LINEAR,      linear,      1, 0, 1, 0, MATRIX, NONE,      LINEAR,     MATRIX,    OWN)                            \
   FLOATS(  LINEAR,      LINEAR_F16,    linear_f16,     4, F32,      NONE, F32,      F16_MATRIX, NONE)                \
   EDGES(   LINEAR,      LINEAR,        linear,        64, PLANES,   NONE, F32,      MATRIX,     SITE,     NPU)       \
   INTEGERS(LINEAR,      INT_LINEAR,    int_linear,    65, PLANES,   NONE, S16,      MATRIX,     SITE,     NONE)      \
                                                                                                                      \
-  OP(QK_NORM,     qk_norm,     1, 1, 1, 1, HEADS,  NONE,      1, MOVED,     OWN)                                     \
+  OP(QK_NORM,     qk_norm,     1, 1, 1, 1, HEADS,  NONE,      NORM,       MOVED,     OWN)                            \
   FLOATS(  QK_NORM,     QK_NORM,       qk_norm,        5, F32,      NONE, F32,      HEAD_NORM,  NONE)                \
   INTEGERS(QK_NORM,     INT_QK_NORM,   int_qk_norm,   67, S16,      NONE, S16,      HEAD_NORM,  NONE,     NORM)      \
                                                                                                                      \
-  OP(ROPE,        rope,        1, 1, 0, 1, HEADS,  POSITIONS, 1, MOVED,     OWN)                                     \
+  OP(ROPE,        rope,        1, 1, 0, 1, HEADS,  POSITIONS, ROTARY,     MOVED,     OWN)                            \
   FLOATS(  ROPE,        ROPE,          rope,           6, F32,      NONE, F32,      NONE,       NONE)                \
   INTEGERS(ROPE,        INT_ROPE,      int_rope,      68, S16,      NONE, S16,      NONE,       NONE,     NONE)      \
                                                                                                                      \
-  OP(KV_STORE,    kv_store,    2, 0, 0, 0, STORE,  KV,        0, MOVED,     OWN)                                     \
+  OP(KV_STORE,    kv_store,    2, 0, 0, 0, STORE,  KV,        EDGE,       MOVED,     OWN)                            \
   FLOATS(  KV_STORE,    KV_STORE,      kv_store,       7, F32,      F32,  NONE,     NONE,       NONE)                \
                                                                                                                      \
-  OP(ATTENTION,   attention,   2, 0, 0, 0, ATTEND, KV,        1, ATTENTION, OWN)                                     \
+  OP(ATTENTION,   attention,   2, 0, 0, 0, ATTEND, KV,        ATTENTION,  ATTENTION, OWN)                            \
   FLOATS(  ATTENTION,   ATTENTION,     attention,      8, F32,      NONE, F32,      NONE,       NONE)                \
   INTEGERS(ATTENTION,   INT_ATTENTION, int_attention, 69, S16,      NONE, S16,      NONE,       NONE,     SCORES)    \
                                                                                                                      \
-  OP(ADD,         add,         2, 1, 0, 0, PAIR,   NONE,      1, MOVED,     OWN)                                     \
+  OP(ADD,         add,         2, 1, 0, 0, PAIR,   NONE,      SUM,        MOVED,     OWN)                            \
   FLOATS(  ADD,         ADD,           add,            9, F32,      F32,  F32,      NONE,       NONE)                \
   INTEGERS(ADD,         INT_ADD,       int_add,       72, RESIDUAL, S16,  RESIDUAL, SCALED,     NONE,     SUM)       \
                                                                                                                      \
-  OP(SILU_MUL,    silu_mul,    2, 1, 0, 0, PAIR,   NONE,      1, MOVED,     GATED)                                   \
+  OP(SILU_MUL,    silu_mul,    2, 1, 0, 0, PAIR,   NONE,      ACTIVATION, MOVED,     GATED)                          \
   FLOATS(  SILU_MUL,    SILU_MUL,      silu_mul,      10, F32,      F32,  F32,      NONE,       NONE)                \
   INTEGERS(SILU_MUL,    INT_SILU_MUL,  int_silu_mul,  71, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
                                                                                                                      \
-  OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      0, MOVED,     OWN)                                     \
+  OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
-  OP(ROTATE,      rotate,      1, 1, 0, 1, BLOCKS, ROTATION,  1, MOVED,     OWN)                                     \
+  OP(ROTATE,      rotate,      1, 1, 0, 1, BLOCKS, ROTATION,  ROTATION,   MOVED,     OWN)                            \
   FLOATS(  ROTATE,      ROTATE,        rotate,         2, F32,      NONE, F32,      NONE,       NONE)                \
   INTEGERS(ROTATE,      INT_ROTATE,    int_rotate,    70, S16,      NONE, WIDE,     NONE,       SITE,     TURN)      \
                                                                                                                      \
@@ -109,6 +119,12 @@ typedef enum bt_op_kind {
 } bt_op_kind;
 #undef BT_OP_KIND
 
+/* The classes of operators. Each is one word in profiles: operators of a class run on a device alike. */
+#define BT_OP_CLASS_NUMBER(NAME, name) BT_CLASS_##NAME,
+typedef enum bt_op_class { BT_CLASS_EDGE, BT_OP_CLASS_LIST(BT_OP_CLASS_NUMBER) BT_OP_CLASSES } bt_op_class;
+#undef BT_OP_CLASS_NUMBER
+const char *bt_op_class_name(bt_op_class c); /* "linear", "norm", ...; "edge" */
+
 /* The shape of an operator's tensors. By head, a row is `heads` parts. */
 typedef enum bt_op_shape {
     BT_SHAPE_ROWS,   /* of an instruction that is no operator's: rows to rows of one width */
@@ -133,8 +149,8 @@ typedef struct bt_op_info { /* a row of OP */
     uint8_t inputs;
     bool in_place, has_weight, by_head;
     uint8_t shape, beside; /* bt_op_shape, bt_op_beside */
-    bool is_asked;
-    uint8_t price; /* bt_op_price */
+    uint8_t class;         /* bt_op_class */
+    uint8_t price;         /* bt_op_price */
 } bt_op_info;
 extern const bt_op_info bt_op_infos[BT_OP_KINDS];
 const char *bt_op_name(bt_op_kind k); /* "embed", "linear", ...; "?" */

@@ -199,7 +199,7 @@ static void run_rotate(const run *r, const bt_step *s, const operands *o)
         (void)r, (void)s; \
         bt_companion_gated(o->c, o->c->kernels->name, o->out, o->in1, o->t, o->width); \
     }
-#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
 

@@ -44,7 +44,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         if (p.op[k] & ~(integers | weights | BT_PROFILE_FLOATS)) abort();
         if (p.op[k] && !(p.op[k] & (integers | BT_PROFILE_FLOATS))) abort();
         if (k != BT_OP_LINEAR && p.op[k] & weights) abort();
-        if (!bt_op_infos[k].is_asked && p.op[k]) abort();
+        if (bt_op_infos[k].class == BT_CLASS_EDGE && p.op[k]) abort();
     }
     return 0;
 }

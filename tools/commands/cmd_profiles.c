@@ -29,16 +29,16 @@ const bt_opt_program tool_profiles_program = {
     .args_name = "DEVICE",
 };
 
-/* `others` as the operators that it stands for. */
+/* `others` as the classes that it stands for. */
 static json_t *named(json_t *ops)
 {
     json_t *all = json_object(), *list;
     const char *name;
     json_object_foreach(ops, name, list) {
         if (strcmp(name, bt_profile_others) != 0) json_object_set(all, name, list);
-        for (int k = 0; k < BT_OP_KINDS && !strcmp(name, bt_profile_others); k++)
-            if (bt_op_infos[k].is_asked && !json_object_get(ops, bt_op_infos[k].name))
-                json_object_set(all, bt_op_infos[k].name, list);
+        for (int c = BT_CLASS_EDGE + 1; c < BT_OP_CLASSES && !strcmp(name, bt_profile_others); c++)
+            if (!json_object_get(ops, bt_op_class_name((bt_op_class)c)))
+                json_object_set(all, bt_op_class_name((bt_op_class)c), list);
     }
     return all;
 }
@@ -74,6 +74,7 @@ static void print_operators(const bt_profile *p)
 {
     const char *const names[] = {p->input_zero_points == BT_PROFILE_ZERO_WANTED ? "u8" : "8", "16"};
     size_t others = 0;
+    bool has[BT_OP_CLASSES] = {false};
     char bits[16] = "";
     for (int b = 0; b < 2; b++)
         if (p->op[BT_OP_LINEAR] >> b & 1)
@@ -82,7 +83,9 @@ static void print_operators(const bt_profile *p)
     if (floats)
         snprintf(bits + strlen(bits), sizeof bits - strlen(bits), "%s%s", bits[0] ? "," : "",
                  floats == BT_PROFILE_FLOAT16 ? "f16" : "bf16");
-    for (int k = 0; k < BT_OP_KINDS; k++) others += k != BT_OP_LINEAR && p->op[k];
+    for (int k = 0; k < BT_OP_KINDS; k++)
+        if (p->op[k]) has[bt_op_infos[k].class] = true;
+    for (int c = BT_CLASS_LINEAR + 1; c < BT_OP_CLASSES; c++) others += has[c];
     printf("  %-7s  %-7s  %6zu", bits[0] ? bits : "-", p->op[BT_OP_LINEAR] & BT_PROFILE_INT4 ? "8,4" : "8",
            others);
 }

@@ -573,7 +573,7 @@ static bt_err check_units(const bt_lower_in *in, bt_fault *fault)
         const bt_op_kind kind = in->graph->op[i].kind;
         const bool needs_params =
             in->on_npu[i] == BT_PKG_NPU && kind != BT_OP_LINEAR && kind != BT_OP_ATTENTION;
-        if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && !bt_op_infos[kind].is_asked) ||
+        if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && bt_op_infos[kind].class == BT_CLASS_EDGE) ||
             (needs_params && !in->params))
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,
                            bt_op_name(kind));

@@ -13,7 +13,7 @@ enum { MAX_WHY = sizeof((bt_pkg_fallback *)0)->why };
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
-    if (npu_ops != BT_PKG_OPS_ALL || !bt_op_infos[op->kind].is_asked) return false;
+    if (npu_ops != BT_PKG_OPS_ALL || bt_op_infos[op->kind].class == BT_CLASS_EDGE) return false;
     return op->rotation != BT_ROTATION_R1; /* R1 belongs to the embedding */
 }
 

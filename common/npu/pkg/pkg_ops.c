@@ -2,9 +2,10 @@
 #include "npu/pkg/pkg_ops.h"
 
 /* The facts of an operator's row for its instructions; NONE: there is no operator. */
-#define FACTS(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+#define FACTS(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     IN_PLACE_##NAME = in_place, SHAPE_##NAME = BT_SHAPE_##shape, BESIDE_##NAME = BT_BESIDE_##beside, \
-    PRICE_##NAME = BT_PRICED_##price, ON_##NAME = asked ? BT_PKG_ON_FLOATS : BT_PKG_ON_COMPANION,
+    PRICE_##NAME = BT_PRICED_##price, \
+    ON_##NAME = BT_CLASS_##class == BT_CLASS_EDGE ? BT_PKG_ON_COMPANION : BT_PKG_ON_FLOATS,
 enum {
     BT_OP_LIST(FACTS, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP) IN_PLACE_NONE = 0,
     SHAPE_NONE = BT_SHAPE_ROWS,

@@ -124,7 +124,7 @@ static void gated_rows(const rows_job *r, size_t r0, size_t n, bt_int_silu_mul16
         (void)scratch; \
         gated_rows(r, r0, n, r->j->x->companion.kernels->int_##name##16); \
     }
-#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, asked, price, run) \
+#define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
 

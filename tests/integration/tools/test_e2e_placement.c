@@ -17,8 +17,8 @@ enum { LAYERS = 2, ENDS_MS = 60000 };
 
 static const char some[] =
     "{\"name\":\"part\",\"title\":\"Part of "
-    "it\",\"operators\":{\"linear\":[\"int8\"],\"rmsnorm\":[\"int16\"],"
-    "\"attention\":[\"int16\"],\"add\":[\"int16\"],\"rotate\":[\"int16\"],\"silu_mul\":[\"int16\"]}%s}";
+    "it\",\"operators\":{\"linear\":[\"int8\"],\"norm\":[\"int16\"],"
+    "\"attention\":[\"int16\"],\"sum\":[\"int16\"],\"rotation\":[\"int16\"],\"activation\":[\"int16\"]}%s}";
 
 #define LAUNCH \
     ",\"time\":{\"stack\":\"none\",\"f16_ops_per_us\":1000000,\"memory_bytes_per_us\":50000," \

@@ -115,7 +115,7 @@ static void known_figures(void **state)
     assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows &&
                 !host.query_slice_rows);
     for (int k = 0; k < BT_OP_KINDS; k++) {
-        const uint8_t want = !bt_op_infos[k].is_asked ? 0 : k == BT_OP_LINEAR ? 39 : 3;
+        const uint8_t want = bt_op_infos[k].class == BT_CLASS_EDGE ? 0 : k == BT_OP_LINEAR ? 39 : 3;
         assert_int_equal(host.op[k], want);
     }
 }
@@ -154,7 +154,7 @@ static void built_in_profiles_take_these_operators(void **state)
         const bool is_int8 = !strcmp(p.name, "hexagon-v75-int8");
         npus++;
         for (int k = 0; k < BT_OP_KINDS; k++) {
-            const bool is_asked = bt_op_infos[k].is_asked;
+            const bool is_asked = bt_op_infos[k].class != BT_CLASS_EDGE;
             const uint8_t all = k == BT_OP_LINEAR   ? want[w].linear
                                 : k == BT_OP_ROTATE ? want[w].rotate
                                                     : want[w].others;
@@ -166,34 +166,37 @@ static void built_in_profiles_take_these_operators(void **state)
 }
 
 /* Whatever order they stand in. */
-static void others_are_the_operators_that_the_file_does_not_name(void **state)
+static void others_are_the_classes_that_the_file_does_not_name(void **state)
 {
     (void)state;
     static const char json[] =
         "{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"others\":[\"int8\",\"int16\"],"
-        "\"rotate\":[\"int16\"]}}";
+        "\"rotation\":[\"int16\"]}}";
     bt_profile p;
     assert_int_equal(bt_profile_parse(&p, json, sizeof json - 1, NULL), BT_OK);
     for (int k = 0; k < BT_OP_KINDS; k++)
-        assert_int_equal(p.op[k], !bt_op_infos[k].is_asked ? 0
-                                  : k == BT_OP_ROTATE      ? BT_PROFILE_INT16
-                                                           : BT_PROFILE_INT8 | BT_PROFILE_INT16);
+        assert_int_equal(p.op[k], bt_op_infos[k].class == BT_CLASS_EDGE ? 0
+                                  : k == BT_OP_ROTATE                   ? BT_PROFILE_INT16
+                                                                        : BT_PROFILE_INT8 | BT_PROFILE_INT16);
 }
 
-static void the_page_lists_every_operator_that_a_profile_may_have(void **state)
+static void the_page_lists_every_operator_and_class_that_a_profile_may_have(void **state)
 {
     (void)state;
     bt_buf page;
     bt_buf_init(&page, 1 << 20);
     assert_int_equal(bt_file_read(&page, "docs/profiles.md", NULL), BT_OK); /* tests run in the repository's
                                                                                root */
-    const char *table = strstr(bt_buf_text(&page), "\n| operator | what |");
+    const char *table = strstr(bt_buf_text(&page), "\n| class | operators |");
     assert_non_null(table);
     for (int k = 0; k < BT_OP_KINDS; k++) {
         char want[64];
+        if (bt_op_infos[k].class == BT_CLASS_EDGE) continue;
+        snprintf(want, sizeof want, "\n| `%s` |", bt_op_class_name(bt_op_infos[k].class));
+        const char *row = strstr(table, want);
         snprintf(want, sizeof want, "`%s`", bt_op_infos[k].name);
-        if (bt_op_infos[k].is_asked && !strstr(table, want))
-            fail_msg("docs/profiles.md does not list %s", want);
+        const char *listed = row ? strstr(strstr(row, "` |") + 3, want) : NULL;
+        if (!listed || listed > strchr(row + 1, '\n')) fail_msg("docs/profiles.md does not list %s", want);
     }
     bt_buf_done(&page);
 }
@@ -345,11 +348,15 @@ static void refuses_what_is_no_profile_and_names_the_field(void **state)
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int4\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"int8\",\"int8\"]}}", "'linear'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"fp16\"]}}", "'linear'"},
-        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"int8\",\"int4\"]}}", "'add'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"sum\":[\"int8\",\"int4\"]}}", "'sum'"},
         {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"linear\":[\"float16\",\"int4\"]}}", "'linear'"},
-        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"add\":[\"float32\"]}}", "'float16' or 'bfloat16'"},
-        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"rope\":[\"float16\"],\"add\":[\"bfloat16\"]}}",
-         "'rope' takes 'float16' and 'add' 'bfloat16'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"sum\":[\"float32\"]}}", "'float16' or 'bfloat16'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"rotary\":[\"float16\"],\"sum\":[\"bfloat16\"]}}",
+         "'rotary' takes 'float16' and 'sum' 'bfloat16'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"silu_mul\":[\"int8\"]}}",
+         "'silu_mul' is an operator; its class is 'activation'"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"norms\":[\"int8\"]}}", "did you mean 'norm'?"},
+        {"{\"name\":\"x\",\"title\":\"X\",\"operators\":{\"edge\":[\"int8\"]}}", "'edge'"},
     };
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) is_refused(bad[i][0], bad[i][1]);
     bt_profile p;
@@ -495,8 +502,8 @@ int main(void)
         cmocka_unit_test(every_value_has_a_source_with_its_tag),
         cmocka_unit_test(known_figures),
         cmocka_unit_test(built_in_profiles_take_these_operators),
-        cmocka_unit_test(others_are_the_operators_that_the_file_does_not_name),
-        cmocka_unit_test(the_page_lists_every_operator_that_a_profile_may_have),
+        cmocka_unit_test(others_are_the_classes_that_the_file_does_not_name),
+        cmocka_unit_test(the_page_lists_every_operator_and_class_that_a_profile_may_have),
         cmocka_unit_test(a17_pro_refuses_the_five_published_pairs),
         cmocka_unit_test(what_is_left_out_is_no_limit),
         cmocka_unit_test(refuses_what_is_no_profile_and_names_the_field),

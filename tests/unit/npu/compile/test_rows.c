@@ -73,12 +73,11 @@ static bt_err compile(bt_pkg **ret, const world *w, const char *rows, const char
     assert_non_null(f);
     assert_true(fputs(rows, f) >= 0 && fclose(f) == 0);
     snprintf(policy, sizeof policy, "rows:%s", w->list);
-    const int n = snprintf(
-        json, sizeof json,
-        "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
-        "\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],\"rope\":[\"int16\"],\"attention\":[\"int16\"],"
-        "\"add\":[\"int16\"],\"silu_mul\":[\"int16\"],\"rotate\":[\"int16\"]}%s%s}",
-        fields[0] ? "," : "", fields);
+    const int n =
+        snprintf(json, sizeof json,
+                 "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
+                 "\"others\":[\"int16\"]}%s%s}",
+                 fields[0] ? "," : "", fields);
     bt_err e = bt_profile_parse(&p, json, (size_t)n, fault);
     bt_compile_options o = {.shape_policy = policy, .profile = &p,         .npu_ops = npu_ops,
                             .ctx_tokens = CTX,      .calib_ids = w->calib, .calib_len = CALIB};

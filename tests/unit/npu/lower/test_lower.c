@@ -400,7 +400,8 @@ static void bytes_moved_are_those_of_all_rows_that_are_read_and_written(void **s
     assert_int_equal(bt_recipe_parse(&w.recipe, "w8a16:no-rotate", NULL), BT_OK);
     assert_int_equal(bt_graph_build(&w.graph, &hp, NULL, NULL), BT_OK);
     assert_true(w.graph->ops <= sizeof params / sizeof *params);
-    for (size_t i = 0; i < w.graph->ops; i++) w.on_npu[i] = bt_op_infos[w.graph->op[i].kind].is_asked;
+    for (size_t i = 0; i < w.graph->ops; i++)
+        w.on_npu[i] = bt_op_infos[w.graph->op[i].kind].class != BT_CLASS_EDGE;
     const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe,
                             .params = params, .seq = S,           .out = 1};
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
@@ -445,7 +446,8 @@ static void bytes_moved_of_floats_are_those_of_two_bytes_an_element(void **state
     assert_int_equal(bt_recipe_parse(&w.recipe, "w8a16:no-rotate", NULL), BT_OK);
     assert_int_equal(bt_graph_build(&w.graph, &hp, NULL, NULL), BT_OK);
     for (size_t i = 0; i < w.graph->ops; i++)
-        w.on_npu[i] = !bt_op_infos[w.graph->op[i].kind].is_asked ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT;
+        w.on_npu[i] =
+            bt_op_infos[w.graph->op[i].kind].class == BT_CLASS_EDGE ? BT_PKG_COMPANION : BT_PKG_NPU_FLOAT;
     const bt_lower_in in = {.graph = w.graph, .on_npu = w.on_npu, .recipe = &w.recipe, .seq = S, .out = 1};
     assert_int_equal(bt_lower(&w.l, &in, NULL), BT_OK);
     assert_int_equal(count(&w.l, BT_PKG_ROUND16), 1);

@@ -79,7 +79,7 @@ static void all_takes_everything_but_moves(void **state)
     bt_graph *g = graph();
     bt_offload *p = offload(g, "host", "w8a8", BT_PKG_OPS_ALL);
     for (size_t v = 0; v < g->ops; v++) {
-        const bool edge = !bt_op_infos[g->op[v].kind].is_asked ||
+        const bool edge = bt_op_infos[g->op[v].kind].class == BT_CLASS_EDGE ||
                           (g->op[v].kind == BT_OP_ROTATE && g->op[v].layer == BT_GRAPH_NO_LAYER);
         assert_int_equal(p->on_npu[v], !edge);
     }
@@ -158,7 +158,7 @@ static void what_integers_cannot_have_runs_in_floats(void **state)
         bt_offload *p = offload(g, of[i].profile, "w8a8:a16=down", BT_PKG_OPS_ALL);
         for (size_t v = 0; v < g->ops; v++) {
             const bt_op *o = &g->op[v];
-            const bool edge = !bt_op_infos[o->kind].is_asked ||
+            const bool edge = bt_op_infos[o->kind].class == BT_CLASS_EDGE ||
                               (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER),
                        in8 = o->kind == BT_OP_LINEAR && o->weight != BT_WEIGHT_DOWN;
             assert_int_equal(p->on_npu[v], edge ? BT_PKG_COMPANION : in8 ? BT_PKG_NPU : BT_PKG_NPU_FLOAT);
@@ -232,8 +232,8 @@ static void one_missing_operator_costs_no_other(void **state)
     assert_true(p->fallback[0].count == L && p->fallback[0].layers == L);
     for (size_t v = 0; v < g->ops; v++) {
         const bt_op *o = &g->op[v];
-        const bool edge =
-            !bt_op_infos[o->kind].is_asked || (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER);
+        const bool edge = bt_op_infos[o->kind].class == BT_CLASS_EDGE ||
+                          (o->kind == BT_OP_ROTATE && o->layer == BT_GRAPH_NO_LAYER);
         assert_int_equal(p->on_npu[v], !edge && o->kind != BT_OP_SILU_MUL);
     }
     bt_offload_free(p);
@@ -286,7 +286,7 @@ static void what_r4_rotates_stays_in_floats(void **state)
     bt_offload *p = offload_integers(g, "host", "w8a8:r4", BT_PKG_OPS_ALL);
     for (size_t i = 0; i < g->ops; i++) {
         const bool is_turned = g->op[i].kind == BT_OP_SILU_MUL || g->op[i].rotation == BT_ROTATION_R4;
-        if (bt_op_infos[g->op[i].kind].is_asked)
+        if (bt_op_infos[g->op[i].kind].class != BT_CLASS_EDGE)
             assert_int_equal(p->on_npu[i], is_turned ? BT_PKG_COMPANION : BT_PKG_NPU);
     }
     assert_int_equal(p->fallbacks, 2);

@@ -403,7 +403,7 @@ static void a_row_of_one_element_takes_32_times_its_bytes(void **state) /* AC-g2
     assert_int_equal(bt_graph_build(&graph, &hp, NULL, NULL), BT_OK);
     in.graph = graph;
     assert_true(graph->ops <= sizeof on_npu);
-    for (size_t i = 0; i < graph->ops; i++) on_npu[i] = bt_op_infos[graph->op[i].kind].is_asked;
+    for (size_t i = 0; i < graph->ops; i++) on_npu[i] = bt_op_infos[graph->op[i].kind].class != BT_CLASS_EDGE;
     assert_int_equal(bt_lower(&l, &in, NULL), BT_OK);
     for (size_t i = 0; i < l.insts; i++) {
         assert_int_equal(l.inst[i].in_stride % 64, 0);

@@ -18,11 +18,11 @@ static void every_operator_has_an_instruction_in_floats_and_those_in_integers_ar
                              *i = bt_pkg_op_info_of(bt_pkg_op_in_integers((bt_op_kind)k));
         assert_true(o->name && o->inputs >= 1 && o->inputs <= 2);
         assert_int_equal(f->of, k);
-        assert_int_equal(f->on, o->is_asked ? BT_PKG_ON_FLOATS : BT_PKG_ON_COMPANION);
+        assert_int_equal(f->on, o->class == BT_CLASS_EDGE ? BT_PKG_ON_COMPANION : BT_PKG_ON_FLOATS);
         assert_int_equal(f->in_place, o->in_place);
         assert_int_equal(f->shape, o->shape);
         if (!bt_pkg_op_in_integers((bt_op_kind)k)) continue;
-        assert_true(o->is_asked);
+        assert_true(o->class != BT_CLASS_EDGE);
         assert_int_equal(i->of, k);
         assert_int_equal(i->on, BT_PKG_ON_NPU);
         assert_int_equal(i->beside, o->beside);

@@ -56,8 +56,8 @@ static bt_profile device(const char *fields, const char *in_time)
     const int n =
         snprintf(json, sizeof json,
                  "{\"name\":\"mine\",\"title\":\"Mine\",\"operators\":{\"linear\":[\"int8\",\"int16\"],"
-                 "\"rmsnorm\":[\"int8\"],\"qk_norm\":[\"int8\"],\"rope\":[\"int8\"],\"add\":[\"int8\"],"
-                 "\"silu_mul\":[\"int8\"],\"rotate\":[\"int16\"]%s},%s}",
+                 "\"norm\":[\"int8\"],\"rotary\":[\"int8\"],\"sum\":[\"int8\"],"
+                 "\"activation\":[\"int8\"],\"rotation\":[\"int16\"]%s},%s}",
                  fields, time);
     if (bt_profile_parse(&p, json, (size_t)n, &f) < 0) fail_msg("%s %s: %s", fields, in_time, f.text);
     return p;

@@ -37,14 +37,8 @@ typedef struct world {
 
 /* The operators of the device: integers, or (fields that begin with '@') linears of 8 bits and all else in
  * float16. */
-static const char integers[] =
-    "\"linear\":[\"int8\",\"int16\"],\"rmsnorm\":[\"int16\"],\"qk_norm\":[\"int16\"],"
-    "\"rope\":[\"int16\"],\"attention\":[\"int16\"],\"add\":[\"int16\"],"
-    "\"silu_mul\":[\"int16\"],\"rotate\":[\"int16\"]",
-                  floats[] =
-                      "\"linear\":[\"int8\",\"float16\"],\"rmsnorm\":[\"float16\"],\"qk_norm\":[\"float16\"],"
-                      "\"rope\":[\"float16\"],\"attention\":[\"float16\"],\"add\":[\"float16\"],"
-                      "\"silu_mul\":[\"float16\"],\"rotate\":[\"float16\"]";
+static const char integers[] = "\"linear\":[\"int8\",\"int16\"],\"others\":[\"int16\"]",
+                  floats[] = "\"linear\":[\"int8\",\"float16\"],\"others\":[\"float16\"]";
 
 static bt_pkg *package(const world *w, const char *recipe, uint32_t npu_ops, const char *fields)
 {
