@@ -192,19 +192,26 @@ uint64_t bt_time_two_engines(const bt_profile_time *t, uint64_t bytes, uint64_t 
     return most(alone, bt_time_of(bt_time_plus(bytes, other_bytes), t->shared_bytes_per_us));
 }
 
+/* The straight line through entry `end` and the one before it. */
+static uint64_t line_of(const bt_profile_time *t, uint32_t end, uint64_t bytes)
+{
+    const uint64_t ns = t->all_reduce[end - 1].ns, from = t->all_reduce[end - 1].bytes;
+    return bt_time_plus(ns, bt_time_scale(bytes - from, t->all_reduce[end].ns - ns,
+                                          t->all_reduce[end].bytes - from));
+}
+
 /* One shot as the sums of a table's group, which begin at `i`, have it. Between two sizes the measured time
- * is a straight line, rounded up. */
+ * is a straight line, rounded up. Behind the last size the line goes on, but each device sends all bytes at
+ * least once; a single size says no line, and each device sends them to all others. */
 static uint64_t shot_of(const bt_profile_time *t, uint32_t i, uint64_t bytes)
 {
-    const uint32_t devices = t->all_reduce[i].devices;
+    const uint32_t devices = t->all_reduce[i].devices, first = i;
     if (bytes <= t->all_reduce[i].bytes) return t->all_reduce[i].ns;
     for (uint32_t end = i + 1; end < t->sums && t->all_reduce[end].devices == devices; end++, i++)
-        if (bytes <= t->all_reduce[end].bytes)
-            return t->all_reduce[i].ns + bt_time_scale(bytes - t->all_reduce[i].bytes,
-                                                       t->all_reduce[end].ns - t->all_reduce[i].ns,
-                                                       t->all_reduce[end].bytes - t->all_reduce[i].bytes);
-    return bt_time_plus(t->all_reduce[i].ns, bt_time_of(times(bytes - t->all_reduce[i].bytes, t->devices - 1),
-                                                        t->interconnect_bytes_per_us));
+        if (bytes <= t->all_reduce[end].bytes) return line_of(t, end, bytes);
+    const uint64_t sent = times(bytes - t->all_reduce[i].bytes, i == first ? t->devices - 1 : 1),
+                   ns = bt_time_plus(t->all_reduce[i].ns, bt_time_of(sent, t->interconnect_bytes_per_us));
+    return i == first ? ns : most(ns, line_of(t, i, bytes));
 }
 
 /* A group between two of the table lies between their times, or has those of the larger one where these are

@@ -2,6 +2,7 @@
  * their groups, each as it is and with random optional terms, by random models and steps. The seed is fixed
  * and printed with what fails. */
 #include "base/rng.h"
+#include "device/link.h"
 #include "device/work.h"
 
 #include <inttypes.h>
@@ -137,23 +138,33 @@ static void hold_of(world *w, law *check, const char *device)
     }
 }
 
+/* The k-th stack of the i-th built-in profile with a time, the default one last; false: there is none. */
+static bool load_stack(bt_profile *ret, size_t i, uint32_t k)
+{
+    char device[160];
+    bt_profile p;
+    assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
+    if (!p.time.is_given || k > p.stacks) return false;
+    snprintf(device, sizeof device, "%s@%s", p.name, k < p.stacks ? p.stack[k] : p.first_stack);
+    assert_int_equal(bt_profile_load(ret, device, NULL), BT_OK);
+    return true;
+}
+
 static void hold(law *check)
 {
     world w = {.drawn = 0};
     size_t others = 0, groups = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
-        bt_profile p, one;
+        bt_profile one;
         char device[160];
-        assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
-        if (!p.time.is_given) continue;
-        for (uint32_t k = 0; k <= p.stacks; k++) {
-            const char *name = k ? p.stack[k - 1] : p.first_stack;
-            snprintf(device, sizeof device, "%s@%s", p.name, name);
-            assert_int_equal(bt_profile_load(&one, device, NULL), BT_OK);
+        for (uint32_t k = 0; load_stack(&one, i, k); k++) {
+            const char *stack = k < one.stacks ? one.stack[k] : one.first_stack;
+            snprintf(device, sizeof device, "%s@%s", bt_profile_name(i), stack);
             hold_of(&w, check, device);
             others += k > 0;
             for (uint32_t g = 0; g < one.time.sizes; g++, groups++) {
-                snprintf(device, sizeof device, "%sx%" PRIu32 "@%s", p.name, one.time.group_size[g], name);
+                snprintf(device, sizeof device, "%sx%" PRIu32 "@%s", bt_profile_name(i),
+                         one.time.group_size[g], stack);
                 hold_of(&w, check, device);
             }
         }
@@ -230,6 +241,51 @@ static void a_slower_link_is_not_faster(world *w)
     }
 }
 
+/* Chunks of programs, and prompts that are cut into them. Programs in FP8 or NVFP4 there are none of. */
+static void programs_are_not_less(world *w)
+{
+    static bt_price p;
+    uint32_t rows[8], n = 0;
+    if (w->recipe.is_float) return;
+    for (uint32_t last = 0; n < 8; n++) rows[n] = last += (uint32_t)draw(w, 1, 512);
+    assert_int_equal(bt_price_of_dims(&p, &w->profile, &w->dims, &w->recipe, rows, n, NULL), BT_OK);
+    for (uint32_t i = 0; i < n; i++) {
+        const uint64_t first = draw(w, 0, 100000), ns = bt_price_chunk_ns(&p, i, first),
+                       behind = bt_price_chunk_ns(&p, i, first + draw(w, 1, 5000));
+        if (behind < ns) WRONG(w, "positions before a chunk", ns, behind);
+        if (i + 1 < n && bt_price_chunk_ns(&p, i + 1, first) < ns) WRONG(w, "a longer program", ns, first);
+    }
+    uint64_t last = 0;
+    for (uint64_t tokens = 1; tokens < 10000; tokens += tokens < 600 ? 1 : tokens / 9) {
+        const uint64_t ns = bt_price_prompt(&p, tokens).ns;
+        if (ns < last) WRONG(w, "a longer prompt", last, ns);
+        last = ns;
+    }
+}
+
+/* KV that leaves layer by layer while the device computes: what is left behind the last chunk. */
+static void a_slower_hand_off_is_not_faster(world *w)
+{
+    const uint64_t took = ns_of(w, &(bt_price_step){.rows = 64, .pairs = 64, .positions = 64}),
+                   bytes = draw(w, 1, 1 << 24), chunks = draw(w, 1, 16);
+    const uint32_t latency = (uint32_t)draw(w, 0, 1000000), layers = w->dims.layers;
+    uint64_t left = 0, later = 0;
+    for (uint64_t rate = 10000000; rate; rate /= 3) {
+        bt_link link = {.bits_per_us = rate, .latency_ns = latency}, slow = link;
+        bt_link_queue q = {0}, slow_q = {0};
+        slow.latency_ns += (uint32_t)draw(w, 1, 1000000);
+        for (uint64_t i = 0; i < chunks; i++) {
+            bt_link_chunk(&q, &link, i * took, took, layers, bytes);
+            bt_link_chunk(&slow_q, &slow, i * took, took, layers, bytes);
+        }
+        const uint64_t ns = bt_link_exposed_ns(&q, chunks * took);
+        later = bt_link_exposed_ns(&slow_q, chunks * took);
+        if (ns < left) WRONG(w, "a slower link", left, ns);
+        if (later < ns) WRONG(w, "a later message", ns, later);
+        left = ns;
+    }
+}
+
 /* The law is about work alone: the rest is paid once by a step or by a sequence, whatever its rows. */
 static void leave_out_what_is_paid_once(bt_profile_time *t)
 {
@@ -253,9 +309,11 @@ static void a_piece_beside_decode_rows_is_paid(world *w)
 {
     const bt_price_model *m = &w->model;
     bt_profile_time *t = &w->profile.time;
-    /* Rows that a tile computes anyway are free, and two tiles may be more than both together have; a random
-     * table of sums may rise steeply. */
-    t->tile_rows = t->sums = 0;
+    const bt_profile_time tiled = *t;
+    /* Rows that a tile computes anyway are free, and two tiles may be more than both together have: 257 rows
+     * take twice what 256 do. A random table of sums may rise steeply. */
+    t->tile_rows = 0;
+    if (w->round % 2) t->sums = 0;
     const bt_profile_time whole = *t;
     for (int i = 0; i < 60; i++) {
         *t = whole;
@@ -264,6 +322,12 @@ static void a_piece_beside_decode_rows_is_paid(world *w)
                             mixed = both(&decode, &piece);
         if (ns_of(w, &mixed) > ns_of(w, &decode) + ns_of(w, &piece))
             WRONG(w, "more than both", ns_of(w, &mixed), ns_of(w, &decode) + ns_of(w, &piece));
+        if (!(w->round % 2)) {
+            *t = tiled;
+            const uint64_t apart = ns_of(w, &decode) + ns_of(w, &piece);
+            if (ns_of(w, &mixed) > apart + apart / 8) WRONG(w, "an eighth more", ns_of(w, &mixed), apart);
+            *t = whole;
+        }
         leave_out_what_is_paid_once(t);
         const uint64_t read = most_waited(w, &decode), alone = ns_of(w, &piece),
                        more = ns_of(w, &mixed) - ns_of(w, &decode),
@@ -322,37 +386,32 @@ static void every_gpu_pays_a_dispatch_or_launches_under_every_stack(void **state
     size_t seen = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
-        assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
-        if (!p.companion || !p.time.is_given) continue;
-        for (uint32_t k = 0; k <= p.stacks; k++) {
-            bt_profile one = p;
-            char name[160];
-            snprintf(name, sizeof name, "%s@%s", p.name, k < p.stacks ? p.stack[k] : p.first_stack);
-            if (k < p.stacks) assert_int_equal(bt_profile_load(&one, name, NULL), BT_OK);
+        for (uint32_t k = 0; load_stack(&p, i, k); k++) {
+            if (!p.companion) continue;
             const bt_price_model m =
                 bt_price_model_of(bt_dims_find("smollm2-135m"), &bt_price_form_at(0)->recipe);
-            if (!bt_price_steps_of(&one, &m).fixed_ns) fail_msg("%s", name);
+            if (!bt_price_steps_of(&p, &m).fixed_ns) fail_msg("%s under %s", p.name, p.time.stack);
             seen++;
         }
     }
     assert_true(seen >= 10);
 }
 
-static void a_byte_costs_what_memories_do_or_is_marked(void **state)
+static void a_byte_costs_what_memories_do_or_is_marked_under_every_stack(void **state)
 {
     (void)state;
     enum { BYTES = 1000000000 };
     size_t seen = 0;
     for (size_t i = 0; bt_profile_name(i); i++) {
         bt_profile p;
-        assert_int_equal(bt_profile_load(&p, bt_profile_name(i), NULL), BT_OK);
-        const bt_profile_time *t = &p.time;
-        if (!t->is_given || bt_energy_of(t, 1, 1, 1, 1).kind == BT_ENERGY_NONE || *bt_energy_bound(t))
-            continue;
-        const uint64_t pj =
-            bt_energy_of(t, 0, 0, BYTES, bt_time_of(BYTES, bt_time_decode_rate(t))).nj / (BYTES / 1000);
-        if (pj < 5 || pj > 100) fail_msg("%s: %" PRIu64 " pJ a byte", p.name, pj);
-        seen++;
+        for (uint32_t k = 0; load_stack(&p, i, k); k++) {
+            const bt_profile_time *t = &p.time;
+            if (bt_energy_of(t, 1, 1, 1, 1).kind == BT_ENERGY_NONE || *bt_energy_bound(t)) continue;
+            const uint64_t ns = bt_time_of(BYTES, bt_time_decode_rate(t)),
+                           pj = bt_energy_of(t, 0, 0, BYTES, ns).nj / (BYTES / 1000);
+            if (pj < 5 || pj > 100) fail_msg("%s under %s: %" PRIu64 " pJ a byte", p.name, t->stack, pj);
+            seen++;
+        }
     }
     assert_true(seen >= 3);
 }
@@ -369,6 +428,14 @@ static void time_never_falls_with_a_row_or_a_short_sequence_more_in_a_mixture(vo
 static void time_never_falls_with_a_slower_link(void **state)
 {
     (void)state, hold(a_slower_link_is_not_faster);
+}
+static void time_never_falls_with_a_longer_program_or_prompt_or_more_before_it(void **state)
+{
+    (void)state, hold(programs_are_not_less);
+}
+static void exposed_time_never_falls_with_a_slower_link(void **state)
+{
+    (void)state, hold(a_slower_hand_off_is_not_faster);
 }
 static void a_piece_takes_nine_tenths_of_what_it_takes_alone_beyond_the_weights_and_at_most_all(void **state)
 {
@@ -387,11 +454,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_gpu_pays_a_dispatch_or_launches_under_every_stack),
-        cmocka_unit_test(a_byte_costs_what_memories_do_or_is_marked),
+        cmocka_unit_test(a_byte_costs_what_memories_do_or_is_marked_under_every_stack),
         cmocka_unit_test(time_never_falls_with_rows),
         cmocka_unit_test(time_never_falls_with_batch_or_context),
         cmocka_unit_test(time_never_falls_with_a_row_or_a_short_sequence_more_in_a_mixture),
         cmocka_unit_test(time_never_falls_with_a_slower_link),
+        cmocka_unit_test(time_never_falls_with_a_longer_program_or_prompt_or_more_before_it),
+        cmocka_unit_test(exposed_time_never_falls_with_a_slower_link),
         cmocka_unit_test(a_piece_takes_nine_tenths_of_what_it_takes_alone_beyond_the_weights_and_at_most_all),
         cmocka_unit_test(a_step_costs_its_launches_and_is_never_faster_than_the_memory),
         cmocka_unit_test(the_terms_of_a_step_are_all_of_its_time),

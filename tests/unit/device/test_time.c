@@ -257,7 +257,10 @@ static void measured_sums_are_a_table_by_devices_and_bytes(void **state)
     assert_int_equal(bt_time_all_reduce(&t, 1), 4000);
     assert_int_equal(bt_time_all_reduce(&t, 200), 4500); /* half way */
     assert_int_equal(bt_time_all_reduce(&t, 300), 5000);
-    assert_int_equal(bt_time_all_reduce(&t, 1300), 5000 + 3000); /* three times 1,000 bytes more */
+    assert_int_equal(bt_time_all_reduce(&t, 1300), 5000 + 5000); /* the line goes on */
+    t.all_reduce[2].ns = 4100;
+    assert_int_equal(bt_time_all_reduce(&t, 1300), 4100 + 1000); /* 1,000 bytes more at the rate */
+    t.all_reduce[2].ns = 5000;
     t.devices = 3;
     assert_int_equal(bt_time_all_reduce(&t, 1), 2500);   /* between two and four */
     assert_int_equal(bt_time_all_reduce(&t, 200), 2940); /* 190 bytes more of two: 1,380 */
