@@ -3,7 +3,8 @@
 #                               tests/run.sh build/release rows SOURCE...
 # Unit programs, the simulator's seeds, lint self-test, installation, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
 # integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
-# JOBS=2 in the environment: two of them at once, and two themes of the command line; integration programs one by one.
+# JOBS=2 in the environment: two of them at once, and two themes of the command line; what measures time
+# (tests/integration/lab) runs alone.
 # One line for each program that passes; everything it said for one that fails.
 # The last line counts the tests: "N passed, N failed".
 set -u
@@ -138,11 +139,14 @@ if [ -z "$only" ]; then
     echo "1 cli sh tests/cli/run.sh $B" > "$TMPDIR/lines"      # its themes take the lanes
     in_lanes $((900 * slower))
 fi
-# One at a time: each starts many processes of its own.
-jobs=1
-integration=$(find tests/integration -name "test_$only*.c" | sort)
-# shellcheck disable=SC2086
-[ -z "$integration" ] || { cmocka_lines $integration > "$TMPDIR/lines"; in_lanes $((900 * slower)); }
+# Each starts many processes of its own; those of lab measure time, and run alone.
+# shellcheck disable=SC2046
+for lab in ! ''; do
+    # shellcheck disable=SC2086
+    set -- $(find tests/integration -name "test_$only*.c" $lab -path '*/lab/*' | sort)
+    [ "$lab" ] || jobs=1
+    [ $# = 0 ] || { cmocka_lines "$@" > "$TMPDIR/lines"; in_lanes $((900 * slower)); }
+done
 
 # The things that tests said they left out, such as rows of the dispatch table that this machine cannot run.
 [ ! -s "$TMPDIR/said" ] || sort "$TMPDIR/said" | uniq -c | sed 's/^ *\([0-9]*\) \(.*\)/  \2 (programs: \1)/'

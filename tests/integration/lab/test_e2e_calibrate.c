@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-enum { MOST = 4 };                /* calibrations */
+enum { MOST = 2 };                /* calibrations */
 static const double QUIET = 0.03, /* how far the least time of a length lies below its median on a quiet
                                      machine */
     BUSY = 0.15;                  /* and where nothing can be said */
