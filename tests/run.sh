@@ -1,8 +1,9 @@
 #!/bin/sh
 # Runs the tests of one build:  tests/run.sh build/release [NAME]
 #                               tests/run.sh build/release rows SOURCE...
-# Unit programs, the simulator's seeds, lint self-test, installation, fuzz corpora, command-line tests, integration programs. With NAME only the unit and
-# integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table, each row of which must run.
+# Lint self-test, the simulator's seeds, installation, fuzz corpora, unit programs; command-line tests; integration programs.
+# With NAME only the unit and integration programs test_NAME*; with `rows` those that walk the kernels' dispatch table,
+# each row of which must run.
 # JOBS=2 in the environment: two of them at once, and two themes of the command line; what measures time
 # (tests/integration/lab) runs alone.
 # One line for each program that passes; everything it said for one that fails.
@@ -115,14 +116,12 @@ walked() {
     ! grep -q '^missed ' "$TMPDIR/walked" || { echo 'a walk of the dispatch table left out what is called missed'; false; } >> "$out"
 }
 
-# shellcheck disable=SC2086
-[ -z "$units" ] || { cmocka_lines $units > "$TMPDIR/lines"; in_lanes $((300 * slower)); }
 # The same seeds always, some new ones with every commit (BATON_TEST_SEED=text chooses others), and every broken brain.
 if [ -z "$only" ]; then
     sim_start=$(($(printf %s "$sim_id" | cksum | cut -d ' ' -f 1) + 1000000))
     echo "  simtest: 200 new seeds from START=$sim_start"
     {
-        echo "1 lint/self_test sh tests/lint/self_test.sh"
+        echo "1 lint/self_test sh tests/lint/self_test.sh"     # the longest first
         echo "1 world/kept_seeds $B/tests/world/simtest kept"
         echo "1 world/seeds $B/tests/world/simtest seeds=2000"
         echo "1 world/new_seeds $B/tests/world/simtest seeds=200 start=$sim_start"
@@ -135,7 +134,11 @@ if [ -z "$only" ]; then
         done
         echo "1 cli/self_test sh tests/cli/self_test.sh"
     } > "$TMPDIR/lines"
-    in_lanes $((900 * slower))
+fi
+# shellcheck disable=SC2086
+[ -z "$units" ] || cmocka_lines $units >> "$TMPDIR/lines"
+[ ! -s "$TMPDIR/lines" ] || in_lanes $((600 * slower))
+if [ -z "$only" ]; then
     echo "1 cli sh tests/cli/run.sh $B" > "$TMPDIR/lines"      # its themes take the lanes
     in_lanes $((900 * slower))
 fi
