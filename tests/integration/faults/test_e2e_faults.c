@@ -258,7 +258,7 @@ static void term_lets_an_answer_end_and_a_second_one_does_not(void **state)
     client *stream = cluster_begin_stream(c.url, spawn_is_sanitized() ? 200 : 2000);
     assert_non_null(stream);
     spawn_signal(c.up, SIGTERM);
-    assert_true(client_wait(stream, spawn_patience(20000)));
+    assert_true(client_wait(stream, spawn_patience(60000)));
     assert_true(client_is_done(stream));
     assert_null(client_error(stream));
     client_end(stream);
