@@ -28,9 +28,10 @@
  *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
  *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
  *   rmsnorm    sum of squares as dot(x, x); scale = 1 / sqrtf(sum / K + eps); y = (x * scale) * w
+ *   layernorm  mean = dot(x, ones) / K; d = x - mean; scale = 1 / sqrtf(dot(d, d) / K + eps); y = fma(d * scale, w, b)
  *   attention  see attn below
  *   logits     see logit_sum below
- *   exp        see bt_exp1 */
+ *   exp, tanh  see bt_exp1, bt_tanh1 */
 
 /* ---- matrix product over packed f16 weights ----
  * wp: panels of 16 output channels; panel p holds outputs 16p..16p+15, k ascending:
@@ -53,12 +54,22 @@ void bt_matmul_pack(uint16_t *wp, const float *w, size_t n0, size_t rows, size_t
 /* y[t] = rmsnorm(x[t]) * w, x[T, ldx], y[T, ldy], w[K]; y may equal x when ldy == ldx. */
 typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
                            size_t k);
+/* y[t] = layernorm(x[t]), by mean and variance; the same shapes, w[2 K]: weights, then biases. */
+typedef void bt_layernorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                             size_t k);
 /* y[i] = x[i] + y[i] */
 typedef void bt_add_fn(float *restrict y, const float *restrict x, size_t count);
 /* y[i] = fma(scale, x[i], y[i]) */
 typedef void bt_add_scaled_fn(float *restrict y, const float *restrict x, float scale, size_t count);
 /* y[i] = (g[i] / (1 + exp(-g[i]))) * u[i]      (SwiGLU); y may equal g or u */
 typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t count);
+/* y[i] = x[i] / (1 + exp(-a)), a = x[i] * fma(x[i] * x[i], BT_GELU_CUBE, BT_GELU_ONCE): GELU in the tanh form,
+ * x / 2 * (1 + tanh(a / 2)); y may equal x */
+#define BT_GELU_ONCE 0x1.988454p+0f /* 2 sqrt(2 / pi) */
+#define BT_GELU_CUBE 0x1.2444f2p-4f /* 0.044715 times that */
+typedef void bt_gelu_fn(float *y, const float *x, size_t count);
+/* y[i] = tanh(y[i] / cap) * cap, cap > 0 */
+typedef void bt_soft_cap_fn(float *y, float cap, size_t count);
 /* Rotary embedding in place on x[heads, D], pairs given by `neox`:
  *   neox = 0: pairs (2i, 2i+1);  neox = 1: pairs (i, i + R/2)   for i < R/2, R = rotary dims <= D, even
  *   a' = a * cos[i] - b * sin[i]  computed as fma(a, cos, -(b * sin));  b' = fma(a, sin, b * cos)
@@ -175,6 +186,8 @@ typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, siz
 /* exp(min(x, 88)), and +0 for x below -87 or NaN, by the same operations in scalar and vector form (exp.h). Relative
  * error < 2^-22. */
 float bt_exp1(float x);
+/* tanh(x), by the same operations in scalar and vector form (exp.h). Relative error < 2^-22; a NaN gives NaN. */
+float bt_tanh1(float x);
 /* One value of the conversions above. */
 float bt_f16_to_f32_1(uint16_t h);
 uint16_t bt_f32_to_f16_1(float x);
@@ -198,9 +211,12 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(matmul4, bt_matmul4, WIDTH, with) \
     KERNEL(fp4_sums, bt_fp4_sums, WIDTH, with) \
     KERNEL(rmsnorm, bt_rmsnorm, WIDTH, with) \
+    KERNEL(layernorm, bt_layernorm, WIDTH, with) \
     KERNEL(add, bt_add, WIDTH, with) \
     KERNEL(add_scaled, bt_add_scaled, WIDTH, with) \
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
+    KERNEL(gelu, bt_gelu, WIDTH, with) \
+    KERNEL(soft_cap, bt_soft_cap, WIDTH, with) \
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \
     KERNEL(f16_to_f32, bt_f16_to_f32, WIDTH, with) \

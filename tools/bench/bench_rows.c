@@ -36,6 +36,21 @@ static void run_rmsnorm(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->rmsnorm(F32(e, at), e->ld, e->x + at, e->ld, e->scale, 1e-5f, n, e->width);
 }
+static void run_layernorm(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->layernorm(F32(e, at), e->ld, e->x + at, e->ld, e->scale, 1e-5f, n, e->width / 2);
+}
+static void run_gelu(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->gelu(F32(e, at), e->x + at, n * e->ld);
+}
+static void run_soft_cap(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->soft_cap(F32(e, at), 30.0f, n * e->ld);
+}
 static void run_add(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -227,6 +242,9 @@ static const struct {
     void (*run)(const rows *e, size_t at, size_t n, void *scratch);
 } kinds[] = {
     {BT_KERNEL(rmsnorm), "", 8, run_rmsnorm},
+    {BT_KERNEL(layernorm), "", 4, run_layernorm},
+    {BT_KERNEL(gelu), "", 8, run_gelu},
+    {BT_KERNEL(soft_cap), "", 8, run_soft_cap},
     {BT_KERNEL(add), "", 12, run_add},
     {BT_KERNEL(add_scaled), "", 12, run_add_scaled},
     {BT_KERNEL(silu_mul), "", 12, run_silu_mul},

@@ -29,6 +29,35 @@ void BT_VARIANT(bt_rmsnorm)(float *y, size_t ldy, const float *x, size_t ldx, co
     }
 }
 
+/* x - mean of n <= 16 elements, +0 in the other lanes. */
+BT_INLINE v16 apart_from(v16 mean, const float *x, size_t n)
+{
+    if (n == 16) return v16_sub(v16_load(x), mean);
+    float d[16];
+    v16_store(d, v16_sub(v16_load_n(x, n), mean));
+    return v16_load_n(d, n);
+}
+
+void BT_VARIANT(bt_layernorm)(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                              size_t k)
+{
+    for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
+        v16 once = v16_zero(), twice = v16_zero();
+        for (size_t i = 0; i < k; i += 16) once = v16_add(once, v16_load_n(x + i, k - i < 16 ? k - i : 16));
+        const v16 mean = v16_set1(v8_sum(v16_fold(once)) / (float)k);
+        for (size_t i = 0; i < k; i += 16) {
+            const v16 d = apart_from(mean, x + i, k - i < 16 ? k - i : 16);
+            twice = v16_fma(d, d, twice);
+        }
+        const v16 scale = v16_set1(1.0f / v1_sqrt(v8_sum(v16_fold(twice)) / (float)k + eps));
+        for (size_t i = 0; i < k; i += 16) {
+            const size_t n = k - i < 16 ? k - i : 16;
+            const v16 d = v16_mul(v16_sub(v16_load_n(x + i, n), mean), scale);
+            v16_store_n(y + i, v16_fma(d, v16_load_n(w + i, n), v16_load_n(w + k + i, n)), n);
+        }
+    }
+}
+
 void BT_VARIANT(bt_add)(float *restrict y, const float *restrict x, size_t count)
 {
     size_t i = 0;
@@ -57,6 +86,23 @@ void BT_VARIANT(bt_silu_mul)(float *y, const float *g, const float *u, size_t co
     if (i < count) {
         const size_t n = count - i;
         v16_store_n(y + i, v16_silu_mul(v16_load_n(g + i, n), v16_load_n(u + i, n)), n);
+    }
+}
+
+void BT_VARIANT(bt_gelu)(float *y, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i += 16) {
+        const size_t n = count - i < 16 ? count - i : 16;
+        v16_store_n(y + i, v16_gelu(v16_load_n(x + i, n)), n);
+    }
+}
+
+void BT_VARIANT(bt_soft_cap)(float *y, float cap, size_t count)
+{
+    const v16 by = v16_set1(cap);
+    for (size_t i = 0; i < count; i += 16) {
+        const size_t n = count - i < 16 ? count - i : 16;
+        v16_store_n(y + i, v16_mul(v16_tanh(v16_div(v16_load_n(y + i, n), by)), by), n);
     }
 }
 

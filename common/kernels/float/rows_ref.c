@@ -1,4 +1,5 @@
-/* Row kernels as plain loops, the specification: RMS norm, sums, SwiGLU, rope, f16 and back, exp, logits. */
+/* Row kernels as plain loops, the specification: norms, sums, SwiGLU, GELU, soft caps, rope, f16 and
+ * back, exp, tanh, logits. */
 #include "kernels/variant.h"
 #include "kernels/exp.h"
 #include "kernels/f16.h"
@@ -8,6 +9,17 @@
 
 uint16_t bt_f32_to_f16_1(float x) { return f16_from_f32(x); }
 float bt_f16_to_f32_1(uint16_t h) { return f16_to_f32(h); }
+
+/* 2^n, n in the low bits of s; the shift drops all others. */
+static float power_of(float s)
+{
+    uint32_t bits;
+    memcpy(&bits, &s, sizeof bits);
+    bits = (bits + 127) << 23;
+    float power;
+    memcpy(&power, &bits, sizeof power);
+    return power;
+}
 
 float bt_exp1(float x)
 {
@@ -24,21 +36,39 @@ float bt_exp1(float x)
     p = fmaf(p, r, BT_EXP_C2);
     p = fmaf(p, r, 1.0f);
     p = fmaf(p, r, 1.0f);
-    uint32_t bits;
-    memcpy(&bits, &s, sizeof bits);
-    bits = (bits + 127) << 23; /* the low bits of s are n; the shift drops all others */
-    float power;
-    memcpy(&power, &bits, sizeof power);
-    return p * power;
+    return p * power_of(s);
+}
+
+float bt_tanh1(float x)
+{
+    float z = x + x;
+    if (z > BT_TANH_HIGH) z = BT_TANH_HIGH;
+    if (z < -BT_TANH_HIGH) z = -BT_TANH_HIGH;
+    const float s = fmaf(z, BT_EXP_LOG2E, BT_EXP_ROUND);
+    const float n = s - BT_EXP_ROUND;
+    float r = fmaf(-n, BT_EXP_LN2_HI, z);
+    r = fmaf(-n, BT_EXP_LN2_LO, r);
+    float c = BT_EXP_C6;
+    c = fmaf(c, r, BT_EXP_C5);
+    c = fmaf(c, r, BT_EXP_C4);
+    c = fmaf(c, r, BT_EXP_C3);
+    c = fmaf(c, r, BT_EXP_C2);
+    const float power = power_of(s), q = fmaf(c, r * r, r), e = fmaf(power, q, power - 1.0f);
+    return e / (e + 2.0f);
+}
+
+static float tree(float l[16])
+{
+    for (size_t half = 8; half > 0; half /= 2)
+        for (size_t j = 0; j < half; j++) l[j] += l[j + half];
+    return l[0];
 }
 
 float bt_dot_ref(const float *a, const float *b, size_t count)
 {
     float l[16] = {0};
     for (size_t i = 0; i < count; i++) l[i % 16] = fmaf(a[i], b[i], l[i % 16]);
-    for (size_t half = 8; half > 0; half /= 2)
-        for (size_t j = 0; j < half; j++) l[j] += l[j + half];
-    return l[0];
+    return tree(l);
 }
 
 void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
@@ -47,6 +77,19 @@ void bt_rmsnorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const floa
     for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
         const float scale = 1.0f / sqrtf(bt_dot_ref(x, x, k) / (float)k + eps);
         for (size_t i = 0; i < k; i++) y[i] = x[i] * scale * w[i];
+    }
+}
+
+void bt_layernorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
+                      size_t k)
+{
+    for (size_t row = 0; row < t; row++, x += ldx, y += ldy) {
+        float once[16] = {0}, twice[16] = {0};
+        for (size_t i = 0; i < k; i++) once[i % 16] += x[i];
+        const float mean = tree(once) / (float)k;
+        for (size_t i = 0; i < k; i++) twice[i % 16] = fmaf(x[i] - mean, x[i] - mean, twice[i % 16]);
+        const float scale = 1.0f / sqrtf(tree(twice) / (float)k + eps);
+        for (size_t i = 0; i < k; i++) y[i] = fmaf((x[i] - mean) * scale, w[i], w[k + i]);
     }
 }
 
@@ -63,6 +106,19 @@ void bt_add_scaled_ref(float *restrict y, const float *restrict x, float scale, 
 void bt_silu_mul_ref(float *y, const float *g, const float *u, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = g[i] / (1.0f + bt_exp1(-g[i])) * u[i];
+}
+
+void bt_gelu_ref(float *y, const float *x, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const float a = x[i] * fmaf(x[i] * x[i], BT_GELU_CUBE, BT_GELU_ONCE);
+        y[i] = x[i] / (1.0f + bt_exp1(-a));
+    }
+}
+
+void bt_soft_cap_ref(float *y, float cap, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = bt_tanh1(y[i] / cap) * cap;
 }
 
 void bt_rope_ref(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)
@@ -107,9 +163,7 @@ float bt_logit_sum_ref(const float *z, size_t n, float z0, float temperature, fl
     float l[16] = {0};
     for (size_t i = 0; i < n; i++)
         if (z[i] >= least) l[i % 16] += bt_exp1((z[i] - z0) / temperature);
-    for (size_t half = 8; half > 0; half /= 2)
-        for (size_t j = 0; j < half; j++) l[j] += l[j + half];
-    return l[0];
+    return tree(l);
 }
 
 void bt_logit_bins_ref(int32_t *restrict bin, int32_t *restrict mass, const float *restrict z, size_t n,

@@ -35,6 +35,42 @@ static void rmsnorm_equals_ref_and_works_in_place(void **state)
         }
 }
 
+static void layernorm_equals_ref_and_works_in_place(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(counts); i++)
+        for (size_t t = 1; t <= 3; t++) {
+            const size_t k = counts[i], ld = k + i % 3, count = (t - 1) * ld + k;
+            float *x = floats_rnd(count, 1e15f), *w = floats_rnd(2 * k, 10), *want = floats_copy(x, count);
+            float *y = floats_copy(x, count), *same = floats_copy(x, count);
+            ref_kernels()->layernorm(want, ld, x, ld, w, 1e-5f, t, k);
+            v->layernorm(y, ld, x, ld, w, 1e-5f, t, k);
+            v->layernorm(same, ld, same, ld, w, 1e-5f, t, k);
+            assert_memory_equal(y, want, count * sizeof *y);
+            assert_memory_equal(same, want, count * sizeof *y);
+            free(x), free(w), free(want), free(y), free(same);
+        }
+}
+
+static void gelu_and_soft_cap_equal_ref_over_the_whole_range(void **state)
+{
+    enum { N = 4001 };
+    const bt_kernels *v = variant_of(state);
+    static float x[N], y[N], want[N];
+    for (uint32_t u = 0, i = 0; u < 0x7f800000; u += 1013) {
+        x[i++] = from_bits(u | (rnd() & 0x80000000));
+        if (i < N) continue;
+        i = 0;
+        v->gelu(y, x, N);
+        ref_kernels()->gelu(want, x, N);
+        assert_memory_equal(y, want, sizeof y);
+        memcpy(y, x, sizeof y), memcpy(want, x, sizeof want);
+        v->soft_cap(y, 30, N);
+        ref_kernels()->soft_cap(want, 30, N);
+        assert_memory_equal(y, want, sizeof y);
+    }
+}
+
 static void sums_and_silu_mul_equal_ref_and_work_in_place(void **state)
 {
     const bt_kernels *v = variant_of(state);
@@ -164,6 +200,23 @@ static void ref_exp_agrees_with_double_exp(void **state)
     assert_true(bt_exp1(1000.0f) == bt_exp1(88.0f));
 }
 
+static void ref_tanh_agrees_with_double_tanh(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (uint32_t u = to_bits(1e-30f); u <= to_bits(100.0f); u += 499)
+        for (int negative = 0; negative < 2; negative++) {
+            const float x = from_bits(u | (negative ? 0x80000000 : 0));
+            const double want = tanh((double)x), error = fabs(bt_tanh1(x) - want) / fabs(want);
+            if (error > worst) worst = error;
+        }
+    printf("greatest relative error of tanh: 2^%.2f\n", log2(worst));
+    assert_true(worst < 0x1p-22);
+    assert_true(bt_tanh1(0.0f) == 0.0f && bt_tanh1(INFINITY) == 1.0f && bt_tanh1(-INFINITY) == -1.0f);
+    assert_true(bt_tanh1(10.0f) == 1.0f && bt_tanh1(-10.0f) == -1.0f);
+    assert_true(isnan(bt_tanh1(NAN)));
+}
+
 static void ref_rows_agree_with_double_precision(void **state)
 {
     (void)state;
@@ -175,6 +228,20 @@ static void ref_rows_agree_with_double_precision(void **state)
     ref_kernels()->rmsnorm(y, K, x, K, w, 1e-5f, 1, K);
     for (size_t i = 0; i < K; i++)
         assert_true(fabs(y[i] - x[i] / sqrt(sum / K + 1e-5) * w[i]) <= 1e-6 * fabs((double)y[i]));
+    double mean = 0, variance = 0;
+    for (size_t i = 0; i < K; i++) mean += (double)x[i] / K;
+    for (size_t i = 0; i < K; i++) variance += (x[i] - mean) * (x[i] - mean) / K;
+    float both[2 * K];
+    memcpy(both, w, sizeof w), memcpy(both + K, u, sizeof u);
+    ref_kernels()->layernorm(y, K, x, K, both, 1e-5f, 1, K);
+    for (size_t i = 0; i < K; i++)
+        assert_true(fabs(y[i] - ((x[i] - mean) / sqrt(variance + 1e-5) * w[i] + u[i])) <= 2e-6);
+    ref_kernels()->gelu(y, x, K);
+    for (size_t i = 0; i < K; i++) {
+        const double z = (double)x[i],
+                     want = z / 2 * (1 + tanh(sqrt(2 / acos(-1)) * (z + 0.044715 * z * z * z)));
+        assert_true(fabs(y[i] - want) <= 1e-6 * fabs(want) + 1e-9);
+    }
     ref_kernels()->silu_mul(y, x, u, K);
     for (size_t i = 0; i < K; i++)
         assert_true(fabs(y[i] - x[i] / (1 + exp(-(double)x[i])) * u[i]) <= 1e-6 * fabs((double)y[i]));
@@ -200,6 +267,8 @@ int main(void)
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_equals_ref_and_works_in_place),
+        cmocka_unit_test(layernorm_equals_ref_and_works_in_place),
+        cmocka_unit_test(gelu_and_soft_cap_equal_ref_over_the_whole_range),
         cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),
         cmocka_unit_test(rope_equals_ref_for_both_pairings),
