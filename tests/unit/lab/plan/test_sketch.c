@@ -1,5 +1,6 @@
 /* Sizes alone give the programs that a model's file gives; what a device lacks is refused, with numbers. */
 #include "lab/plan/sketch.h"
+#include "base/rng.h"
 #include "engine/costs.h"
 #include "npu/compile/compile.h"
 #include "tests/helpers/model/engine_kit.h"
@@ -183,9 +184,74 @@ static void rotating_the_inputs_of_down_takes_the_companions_time(void **state)
     bt_pkg_close(turned);
 }
 
+/* Random models on every device with programs; the seed is fixed. */
+static bt_dims random_model(uint64_t seed)
+{
+    const uint32_t kv_heads = 1 + (uint32_t)(bt_rng_u64(seed, 0) % 4),
+                   heads = kv_heads * (1 + (uint32_t)(bt_rng_u64(seed, 1) % 4)),
+                   head_dim = bt_rng_u64(seed, 2) % 2 ? 64 : 128;
+    return (bt_dims){.name = "random",
+                     .layers = 1 + (uint32_t)(bt_rng_u64(seed, 3) % 4),
+                     .hidden = heads * head_dim,
+                     .ffn = 128 * (1 + (uint32_t)(bt_rng_u64(seed, 4) % 40)),
+                     .heads = heads,
+                     .kv_heads = kv_heads,
+                     .head_dim = head_dim,
+                     .vocab = 1000 + (uint32_t)(bt_rng_u64(seed, 5) % 100000),
+                     .ffn_matrices = 3};
+}
+
+static uint64_t prompt_ns(bt_price_pkg *price, uint64_t first, uint64_t tokens)
+{
+    bt_price_pkg_chunk c;
+    uint64_t ns = 0;
+    for (uint64_t at = first; at < first + tokens; at += c.valid) {
+        assert_int_equal(bt_price_pkg_cut(&c, price, first, at, first + tokens, NULL), BT_OK);
+        ns += bt_price_pkg_sum(price, &c).ns;
+    }
+    return ns;
+}
+
+static void a_longer_prompt_or_one_behind_more_positions_never_takes_less_on_any_npu(void **state)
+{
+    (void)state;
+    static const char *const policies[] = {"chunk:256+tail", "chunk:64"};
+    uint64_t seed = 43;
+    size_t seen = 0;
+    for (size_t i = 0; bt_profile_name(i); i++) {
+        bt_profile p = profile(bt_profile_name(i));
+        p.refused_shapes = 0; /* a shape that a device fails at runs in a longer context, and takes longer */
+        for (uint32_t k = 0; k < 4 && p.time.is_given && !p.companion; k++, seed++) {
+            const bt_dims s = random_model(seed);
+            bt_pkg *pkg = NULL;
+            bt_price_pkg *price = NULL;
+            bt_fault f = {""};
+            if (sketch(&pkg, &p, &s, "w8a8", k % 2, policies[k / 2], 2048, &f) < 0)
+                continue; /* it has no w8a8 */
+            const bt_price_pkg_config c = {.pkg = pkg, .npu = &p, .kv_elem_bits = 16};
+            assert_int_equal(bt_price_pkg_new(&price, &c, NULL), BT_OK);
+            uint64_t last = 0, behind = 0;
+            for (uint64_t tokens = 1; tokens <= 1024; tokens += tokens < 300 ? 7 : 61) {
+                const uint64_t ns = prompt_ns(price, 0, tokens);
+                if (ns < last) fail_msg("%s, seed %d, %d tokens", p.name, (int)seed, (int)tokens);
+                last = ns;
+            }
+            for (uint64_t first = 0; first < 1900; first += 97, behind = last) {
+                last = prompt_ns(price, first, 100);
+                if (last < behind) fail_msg("%s, seed %d, behind %d", p.name, (int)seed, (int)first);
+            }
+            seen++;
+            bt_price_pkg_free(price);
+            bt_pkg_close(pkg);
+        }
+    }
+    assert_true(seen >= 40);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_longer_prompt_or_one_behind_more_positions_never_takes_less_on_any_npu),
         cmocka_unit_test(sizes_have_the_programs_of_the_file),
         cmocka_unit_test(what_an_npu_lacks_is_refused_by_its_site),
         cmocka_unit_test(models_with_experts_or_a_latent_have_no_programs),
