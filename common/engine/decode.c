@@ -129,6 +129,8 @@ bt_err bt_decode_step(bt_decode *d, const bt_decode_seq *seq, size_t n, const at
     }
     if (e < 0) return e;
     d->stats.steps++;
+    d->stats.read_bytes = d->stats.steps * d->stats.weight_bytes +
+                          (d->backend->more_bytes ? d->backend->more_bytes(d->state) : 0);
     d->stats.rows += rows;
     return BT_OK;
 }

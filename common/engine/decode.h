@@ -101,9 +101,11 @@ typedef struct bt_decode_stats {
     uint64_t steps, rows;
     uint64_t kv_bytes_written; /* exactly 2 * layers * kv_heads * bytes of a head, for each row; counted where they are
                                   stored */
-    /* bytes that one step reads (npu: each batch of one), without the rows of the embedding; 0: unknown for the
-     * reference */
+    /* bytes that a step of one row reads (npu: each batch of one), without the rows of the embedding; 0: unknown for
+     * the reference */
     uint64_t weight_bytes;
+    uint64_t read_bytes; /* bytes of weights that all steps have read; more than steps * weight_bytes where rows of a
+                            step chose different experts */
 } bt_decode_stats;
 bt_decode_stats bt_decode_stats_of(const bt_decode *d);
 bt_report_work bt_decode_work(const bt_decode *d); /* of all steps; zeros for engines other than npu */

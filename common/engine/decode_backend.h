@@ -21,6 +21,7 @@ typedef struct bt_decode_backend {
     const bt_weights *(*shared_weights)(const void *state); /* NULL: it has none */
     const bt_pkg *(*shared_package)(const void *state);     /* NULL: it has none */
     uint64_t (*weight_bytes)(const void *state);
+    uint64_t (*more_bytes)(const void *state);       /* of weights, read beyond these by all steps; NULL: none */
     uint64_t (*kv_bytes_written)(const void *state); /* counted where rows are stored, since load */
     bt_report_work (*work)(const void *state);       /* NULL: it counts none */
     void (*free)(void *state);                       /* NULL is fine */

@@ -46,7 +46,9 @@ static bt_err host_needs(bt_needs *n, const bt_model *m, const bt_needs_want *w,
     if (e == BT_OK) e = bt_bind_program(&program, graph, 0, 1, 1, 0, fault);
     if (e == BT_OK) e = bt_bind_arena_bytes(&arena, program, bt_decode_bucket(w->rows), fault);
     if (e == BT_OK) {
-        const size_t sums = w->weights == BT_FORM_FP4 ? bt_form_fp4_sums_bytes(w->rows, m->hp.ffn) : 0;
+        const size_t copies = m->hp.experts ? m->hp.experts_used : 1,
+                     sums =
+                         w->weights == BT_FORM_FP4 ? bt_form_fp4_sums_bytes(w->rows * copies, m->hp.ffn) : 0;
         n->part[BT_NEEDS_WORK] += arena + bt_limits_rope_bytes(&m->hp, n->ctx_tokens) +
                                   bt_limits_companion_bytes(&m->hp, w->rows, n->ctx_tokens, sums, w->threads);
     }
@@ -127,6 +129,10 @@ static uint64_t host_weight_bytes(const void *state)
 {
     return bt_weights_step_bytes(((const host_state *)state)->weights);
 }
+static uint64_t host_more_bytes(const void *state)
+{
+    return bt_walk_more_bytes(((const host_state *)state)->walk);
+}
 static uint64_t host_kv_bytes(const void *state)
 {
     return bt_walk_kv_bytes(((const host_state *)state)->walk);
@@ -141,6 +147,7 @@ const bt_decode_backend bt_decode_host = {
     .weights = host_weights,
     .shared_weights = host_shared,
     .weight_bytes = host_weight_bytes,
+    .more_bytes = host_more_bytes,
     .kv_bytes_written = host_kv_bytes,
     .free = host_free,
 };

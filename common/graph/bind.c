@@ -95,16 +95,17 @@ static void resolve(bt_program *p)
                        .group = 1,
                        .out_at = offset_of(p, o->out),
                        .out_width = g->tensor[o->out].width,
-                       .rows = g->tensor[o->out].rows.exp[BT_SYM_OUT] ? p->out : p->seq};
+                       .rows = (size_t)g->tensor[o->out].rows.coef *
+                               (g->tensor[o->out].rows.exp[BT_SYM_OUT] ? p->out : p->seq)};
         for (int j = 0; j < 2; j++) {
             s->in_at[j] = offset_of(p, o->in[j]);
             s->in_width[j] = o->in[j] == BT_GRAPH_NO_TENSOR ? 0 : g->tensor[o->in[j]].width;
         }
     }
     for (size_t i = 0; i < p->steps; i++)
-        while (p->step[i].kind == BT_OP_LINEAR && i + p->step[i].group < p->steps) {
+        while (bt_op_infos[p->step[i].kind].price == BT_PRICED_MATRIX && i + p->step[i].group < p->steps) {
             const bt_step *next = &p->step[i + p->step[i].group];
-            if (next->kind != BT_OP_LINEAR || next->in[0] != p->step[i].in[0] ||
+            if (next->kind != p->step[i].kind || next->in[0] != p->step[i].in[0] ||
                 p->step[i].group == BT_BIND_MAX_GROUP)
                 break;
             p->step[i].group++;

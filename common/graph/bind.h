@@ -19,11 +19,11 @@ typedef struct bt_step {
     uint32_t in[2], out; /* tensors of the graph, BT_GRAPH_NO_TENSOR where unused */
     uint32_t heads;
     uint32_t rotation; /* ROTATE: a bt_rotation */
-    /* LINEAR: this and the next group - 1 steps read one input and may run as one, in any order; else 1 */
+    /* LINEAR, EXPERTS: this and the next group - 1 steps read one input and may run as one, in any order; else 1 */
     uint32_t group;
     bt_extent in_at[2], out_at; /* byte offsets in the arena; BT_BIND_NOWHERE for tensors outside it */
     size_t in_width[2], out_width;
-    size_t rows; /* rows of one sequence in the output (SEQ or OUT) */
+    size_t rows; /* rows of one sequence in the output (SEQ or OUT, times the experts of a row) */
 } bt_step;
 
 static const bt_extent BT_BIND_NOWHERE = {SIZE_MAX, 0};

@@ -180,10 +180,37 @@ typedef struct bt_companion_matrix {
     const void *panels; /* 64-byte aligned */
     const float *bias;  /* [n], or NULL */
     size_t n;
-    bt_form form; /* 0: F16 */
-    size_t group; /* INT8: inputs that share a scale */
-    size_t ld;    /* elements from one row of y to the next; 0: bt_companion_ld(n) */
+    bt_form form;       /* 0: F16 */
+    size_t group;       /* INT8: inputs that share a scale */
+    size_t ld;          /* elements from one row of y to the next; 0: bt_companion_ld(n) */
+    size_t first, rows; /* the rows of x and y that it is for, [first, first + rows); rows 0: all t */
 } bt_companion_matrix;
 void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, size_t group, const float *x, size_t t,
                          size_t k);
+
+/* ---- experts ----
+ * A row chooses `used` of `experts` experts: those with the greatest scores, among equal ones the lower number; a score
+ * that is NaN counts as less than all others. Its routes are 3 * used + experts numbers of 4 bytes:
+ *   number[used]    uint32, the chosen experts, ascending; BT_COMPANION_NO_EXPERT in rows of padding
+ *   place[used]     uint32, where the row's copy for that expert lies: copies are ordered by expert, then by row
+ *   weight[used]    f32, exp(score - greatest) / sum: a softmax over the chosen ones, which is that over all of them
+ *                   divided by its sum over the chosen ones; sum: of the chosen, in the order of their numbers
+ *   score[experts]  f32, dot(x, router's row) + its bias
+ * No expert that no row chose is read, and a row's numbers depend on no other row. */
+enum { BT_COMPANION_NO_EXPERT = UINT32_MAX };
+typedef struct bt_companion_routes {
+    float *at; /* [t] rows of routes */
+    size_t experts, used;
+    uint32_t *begin; /* [experts + 1]: copies [begin[e], begin[e + 1]) are of expert e */
+} bt_companion_routes;
+/* Routes rows x[batch * rows, k] by router[experts, k] and bias[experts] (NULL: none): fills r->at and r->begin. */
+void bt_companion_route(const bt_companion *c, const bt_companion_rows *rows, const bt_companion_routes *r,
+                        const float *x, const float *router, const float *bias, size_t k);
+/* y[t * used, k]: the copies of x[t, k]. */
+void bt_companion_gather(const bt_companion *c, const bt_companion_routes *r, float *y, const float *x, size_t t,
+                         size_t k);
+/* y[t, k] = the sum of weight * copy over a row's copies x[t * used, k] by fma in ascending order of experts, from +0;
+ * +0 for padding. */
+void bt_companion_mix(const bt_companion *c, const bt_companion_routes *r, float *y, const float *x, size_t t,
+                      size_t k);
 #endif

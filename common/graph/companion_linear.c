@@ -17,15 +17,17 @@ static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t 
 {
     const bt_kernels *kernels = j->c->kernels;
     const size_t ldy = m->ld ? m->ld : bt_companion_ld(j->c, m->n), ldx = bt_companion_ld(j->c, j->k);
+    const size_t t = m->rows ? m->rows : j->t;
+    const float *x = j->x + m->first * ldx;
+    float *y = m->y + m->first * ldy;
     switch (m->form) {
-    case BT_FORM_F16:
-        kernels->matmul(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, p0, p1);
-        break;
+    case BT_FORM_F16: kernels->matmul(y, ldy, x, ldx, m->panels, m->bias, t, m->n, j->k, p0, p1); break;
     case BT_FORM_INT8:
-        kernels->matmul8(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, m->group, p0, p1);
+        kernels->matmul8(y, ldy, x, ldx, m->panels, m->bias, t, m->n, j->k, m->group, p0, p1);
         break;
     case BT_FORM_FP4:
-        kernels->matmul4(m->y, ldy, j->x, ldx, m->panels, m->bias, j->t, m->n, j->k, p0, p1, sums);
+        sums += m->first * ((j->k + BT_FORM_GROUP - 1) / BT_FORM_GROUP);
+        kernels->matmul4(y, ldy, x, ldx, m->panels, m->bias, t, m->n, j->k, p0, p1, sums);
         break;
     }
 }

@@ -6,6 +6,7 @@
  *   companion_pass.c     passes: row-wise steps that wait, and how they run as one
  *   companion_rows.c     the row-wise operators: each describes itself as a step
  *   companion_linear.c   linears
+ *   companion_experts.c  routes of rows to experts
  *   companion_attn.c     attention
  *   companion.c          makes and frees what the others need */
 

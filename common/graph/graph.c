@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { TENSORS_PER_LAYER = 11, OPS_PER_LAYER = 20, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
+enum { TENSORS_PER_LAYER = 14, OPS_PER_LAYER = 23, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
 
 static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
 static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
@@ -118,6 +118,49 @@ static void block_end(builder *b, const char *name, bt_weight weight, uint32_t x
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, out, x);
 }
 
+/* An operator over a row for each expert that a row of `in` chose. */
+static uint32_t by_expert(builder *b, bt_op_kind kind, const char *name, bt_weight weight, uint32_t in,
+                          uint32_t routes, uint32_t width)
+{
+    const uint32_t out = tensor(b, name, BT_TENSOR_ACT, ROWS_SEQ, width);
+    bt_tensor *t = b->g->tensor;
+    t[out].rows.coef = b->g->hp.experts_used;
+    bt_op *o = op(b, kind, weight, in, routes, out);
+    if (weight == BT_WEIGHT_NONE) return out;
+    o->macs = t[out].rows;
+    o->macs.coef *= (uint64_t)t[in].width * width;
+    return out;
+}
+
+/* The feed-forward block of experts, in as wide as out. */
+static uint32_t experts(builder *b, uint32_t f)
+{
+    const bt_hparams *hp = &b->g->hp;
+    const uint32_t r = tensor(b, "r", BT_TENSOR_ACT, ROWS_SEQ, bt_graph_route_width(hp));
+    bt_op *route = op(b, BT_OP_ROUTE, BT_WEIGHT_ROUTER, f, BT_GRAPH_NO_TENSOR, r);
+    route->macs = ROWS_SEQ;
+    route->macs.coef = (uint64_t)hp->dim * hp->experts;
+    const uint32_t e = by_expert(b, BT_OP_GATHER_ROWS, "e", BT_WEIGHT_NONE, f, r, hp->dim);
+    const uint32_t gate = by_expert(b, BT_OP_EXPERTS, "gate", BT_WEIGHT_GATE, e, r, hp->ffn);
+    const uint32_t up = by_expert(b, BT_OP_EXPERTS, "up", BT_WEIGHT_UP, e, r, hp->ffn);
+    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    const uint32_t y = by_expert(b, BT_OP_EXPERTS, "y", BT_WEIGHT_DOWN, gate, r, hp->dim);
+    const uint32_t d = tensor(b, "d", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
+    op(b, BT_OP_MIX_ROWS, BT_WEIGHT_NONE, y, r, d);
+    return d;
+}
+
+static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt)
+{
+    const bt_hparams *hp = &b->g->hp;
+    if (hp->experts) return experts(b, f);
+    const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
+    const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
+    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
+    return linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
+}
+
 static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
@@ -144,12 +187,7 @@ static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
     block_end(b, "n", BT_WEIGHT_ATTN_NORM, x, o);
 
     const uint32_t f = block_begin(b, "f", BT_WEIGHT_FFN_NORM, x);
-    const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
-    const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
-    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
-    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
-    const uint32_t d = linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
-    block_end(b, "f", BT_WEIGHT_FFN_NORM, x, d);
+    block_end(b, "f", BT_WEIGHT_FFN_NORM, x, feed_forward(b, f, opt));
 }
 
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault)
@@ -242,6 +280,10 @@ static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_
         *n = hp->vocab;
         *k = hp->dim;
         break;
+    case BT_WEIGHT_ROUTER:
+        *n = bt_graph_route_width(hp);
+        *k = hp->dim;
+        break;
     }
 }
 
@@ -250,6 +292,19 @@ static bool same_rows(bt_formula a, bt_formula b)
     bool same = a.coef == b.coef;
     for (int s = 0; s < BT_SYM_COUNT; s++) same = same && a.exp[s] == b.exp[s];
     return same;
+}
+
+/* Whether the tensor is of routes. */
+static bool is_route(const bt_graph *g, const bt_tensor *t)
+{
+    return g->hp.experts > 0 && t->kind == BT_TENSOR_ACT && t->width == bt_graph_route_width(&g->hp);
+}
+
+/* Whether the tensor has a row for each expert of a row. */
+static bool is_by_expert(const bt_graph *g, const bt_tensor *t, bt_formula rows)
+{
+    rows.coef *= g->hp.experts_used;
+    return same_rows(t->rows, rows);
 }
 
 static bool shapes_fit(const bt_graph *g, const bt_op *o)
@@ -284,6 +339,14 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
         return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT) &&
                a->width == y->width;
     case BT_SHAPE_BLOCKS: return a_act && o->heads > 0 && a->width % o->heads == 0;
+    case BT_SHAPE_ROUTE: return a_act && y_act && g->hp.experts > 0;
+    case BT_SHAPE_GATHER:
+        return a_act && y_act && is_route(g, b) && same_rows(a->rows, b->rows) &&
+               is_by_expert(g, y, b->rows) && a->width == y->width;
+    case BT_SHAPE_EXPERTS: return a_act && y_act && is_route(g, b) && is_by_expert(g, a, b->rows);
+    case BT_SHAPE_MIX:
+        return a_act && y_act && is_route(g, b) && same_rows(y->rows, b->rows) &&
+               is_by_expert(g, a, b->rows) && a->width == y->width;
     case BT_SHAPE_ROWS: break; /* of instructions alone */
     }
     return false;
@@ -352,6 +415,8 @@ bool bt_graph_rotates(const bt_graph *g, bt_rotation by)
         if (g->op[i].rotation == by) return true;
     return false;
 }
+
+uint32_t bt_graph_route_width(const bt_hparams *hp) { return 3 * hp->experts_used + hp->experts; }
 
 bt_weight bt_graph_added(const bt_graph *g, size_t at)
 {

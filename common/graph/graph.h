@@ -86,6 +86,8 @@ void bt_graph_free(bt_graph *g); /* NULL is fine */
 bt_err bt_graph_check(const bt_graph *g, bt_fault *fault);
 /* Whether the graph has a ROTATE by this matrix. */
 bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
+/* Numbers of a row of routes (graph/companion.h). */
+uint32_t bt_graph_route_width(const bt_hparams *hp);
 /* The weight of the linear whose output the ADD op[at] adds; NONE: it adds what a norm made. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
 /* The linear that reads the tensor, from op[from] on; NULL: none does. */

@@ -24,6 +24,8 @@
  *   run       OWN: by functions of its name; GATED: y = f(in[0]) * in[1], element by element, where the kernels alone
  *             differ: NAME in floats, int_NAME16 in integers
  *
+ * Experts (ROUTE to MIX_ROWS) are of the float engines alone and have no instructions.
+ *
  * FLOATS: its instruction in floats, of the companion and, where it has a class, of the NPU in 16-bit floats. INTEGERS:
  * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
  * integers meet, and what is the driver's. Their columns are of npu/pkg/pkg_ops.h:
@@ -91,6 +93,14 @@
   FLOATS(  ROTATE,      ROTATE,        rotate,         2, F32,      NONE, F32,      NONE,       NONE)                \
   INTEGERS(ROTATE,      INT_ROTATE,    int_rotate,    70, S16,      NONE, WIDE,     NONE,       SITE,     TURN)      \
                                                                                                                      \
+  OP(ROUTE,       route,       1, 0, 1, 0, ROUTE,  NONE,      EDGE,       MOVED,     OWN)                            \
+                                                                                                                     \
+  OP(GATHER_ROWS, gather_rows, 2, 0, 0, 0, GATHER, NONE,      EDGE,       MOVED,     OWN)                            \
+                                                                                                                     \
+  OP(EXPERTS,     experts,     2, 0, 1, 0, EXPERTS, NONE,     EDGE,       MATRIX,    OWN)                            \
+                                                                                                                     \
+  OP(MIX_ROWS,    mix_rows,    2, 0, 0, 0, MIX,    NONE,      EDGE,       MOVED,     OWN)                            \
+                                                                                                                     \
   EDGES(   NONE,        QUANTISE,      quantise,      12, F32,      NONE, PLANES,   NONE,       SITE,     FLOATS)    \
   EDGES(   NONE,        QUANTISE32,    quantise32,    13, F32,      NONE, RESIDUAL, NONE,       NONE,     FLOATS)    \
   EDGES(   NONE,        DEQUANTISE16,  dequantise16,  14, S16,      NONE, F32,      S16_UNIT,   S16_SITE, FLOATS)    \
@@ -111,7 +121,11 @@
  *   ADD          in[0] + in[1], in place
  *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
  *   SELECT_ROWS  the last real row of each sequence, or all rows
- *   ROTATE       rotates each of `heads` blocks, in place */
+ *   ROTATE       rotates each of `heads` blocks, in place
+ *   ROUTE        in[0] through the router -> the routes of each row: the experts that it chose, with their weights
+ *   GATHER_ROWS  a copy of a row of in[0] for each expert that it chose by in[1], ordered by expert, then by row
+ *   EXPERTS      rows of in[0], which GATHER_ROWS ordered, each through its expert's matrix of the weight
+ *   MIX_ROWS     the sum of the rows of in[0] that were one row before GATHER_ROWS, times their weights */
 #define BT_OP_KIND(NAME, ...) BT_OP_##NAME,
 typedef enum bt_op_kind {
     BT_OP_LIST(BT_OP_KIND, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP) BT_OP_KINDS,
@@ -127,16 +141,20 @@ const char *bt_op_class_name(bt_op_class c); /* "linear", "norm", ...; "edge" */
 
 /* The shape of an operator's tensors. By head, a row is `heads` parts. */
 typedef enum bt_op_shape {
-    BT_SHAPE_ROWS,   /* of an instruction that is no operator's: rows to rows of one width */
-    BT_SHAPE_IDS,    /* ids to rows that the weight makes of them */
-    BT_SHAPE_NORM,   /* rows of the model's width, through a vector */
-    BT_SHAPE_MATRIX, /* rows of k to rows of n, or to logits */
-    BT_SHAPE_HEADS,  /* rows of heads of head_dim */
-    BT_SHAPE_STORE,  /* k and v to the layer's KV */
-    BT_SHAPE_ATTEND, /* rows of queries, and the layer's KV, to rows alike */
-    BT_SHAPE_PAIR,   /* two tensors alike */
-    BT_SHAPE_SELECT, /* rows of SEQ to rows of OUT */
-    BT_SHAPE_BLOCKS, /* rows of blocks alike */
+    BT_SHAPE_ROWS,    /* of an instruction that is no operator's: rows to rows of one width */
+    BT_SHAPE_IDS,     /* ids to rows that the weight makes of them */
+    BT_SHAPE_NORM,    /* rows of the model's width, through a vector */
+    BT_SHAPE_MATRIX,  /* rows of k to rows of n, or to logits */
+    BT_SHAPE_HEADS,   /* rows of heads of head_dim */
+    BT_SHAPE_STORE,   /* k and v to the layer's KV */
+    BT_SHAPE_ATTEND,  /* rows of queries, and the layer's KV, to rows alike */
+    BT_SHAPE_PAIR,    /* two tensors alike */
+    BT_SHAPE_SELECT,  /* rows of SEQ to rows of OUT */
+    BT_SHAPE_BLOCKS,  /* rows of blocks alike */
+    BT_SHAPE_ROUTE,   /* rows of the model's width to routes */
+    BT_SHAPE_GATHER,  /* rows, and routes, to a row for each expert of a row */
+    BT_SHAPE_EXPERTS, /* a row for each expert of a row, and routes, to rows of n */
+    BT_SHAPE_MIX,     /* a row for each expert of a row, and routes, to rows */
 } bt_op_shape;
 /* Memory that an operator reads or writes beside its tensors and its weight: tables of positions, a rotation's matrix,
  * KV. */

@@ -15,6 +15,11 @@ struct bt_walk {
     float attn_scale, embed_scale, add_scale;
     size_t fp4_rows_max; /* rows that FP4 matrices have scratch for; SIZE_MAX: there are none */
     uint64_t kv_bytes;   /* of all rows stored */
+    uint64_t more_bytes; /* bt_walk_more_bytes */
+    /* Experts of a layer: the places of their copies, as ROUTE leaves them, and the matrices that have any.
+     */
+    uint32_t *begin;             /* [experts + 1] */
+    bt_companion_matrix *expert; /* [BT_BIND_MAX_GROUP * experts] */
 };
 
 /* State that the steps of one run share. */
@@ -36,7 +41,9 @@ static size_t scratch_bytes(const bt_weights *w, size_t rows)
     for (bt_weight which = BT_WEIGHT_NONE; (which = bt_weight_next(m, &layer, which));) {
         if (!bt_weight_is_matrix(which) || bt_weights_matrix_of(w, layer, which)->form != BT_FORM_FP4)
             continue;
-        const size_t bytes = bt_form_fp4_sums_bytes(rows, bt_weights_matrix_of(w, layer, which)->k);
+        const bt_weights_matrix *a = bt_weights_matrix_of(w, layer, which);
+        const size_t copies = a->experts > 1 ? rows * m->hp.experts_used : rows;
+        const size_t bytes = bt_form_fp4_sums_bytes(copies, a->k);
         if (bytes > most) most = bytes;
     }
     return most;
@@ -59,9 +66,13 @@ bt_err bt_walk_new(bt_walk **ret, const bt_walk_config *config, bt_fault *fault)
                                       .rotate_elems = bt_companion_rotations_max_elems(&w->rotations),
                                       .scratch_bytes = scratch_bytes(w->weights, config->sequences_max)};
     const bt_err e = bt_companion_init(&w->companion, config->kernels, config->pool, &sizes, fault);
-    if (e < 0) {
-        free(w);
-        return e;
+    if (e == BT_OK && hp->experts) {
+        w->begin = calloc((size_t)hp->experts + 1, sizeof *w->begin);
+        w->expert = calloc((size_t)hp->experts * BT_BIND_MAX_GROUP, sizeof *w->expert);
+    }
+    if (e < 0 || (hp->experts && (!w->begin || !w->expert))) {
+        bt_walk_free(w);
+        return e < 0 ? e : bt_fail(fault, BT_ENOMEM, "out of memory for %u experts", hp->experts);
     }
     w->fp4_rows_max = sizes.scratch_bytes ? config->sequences_max : SIZE_MAX;
     w->attn_scale = bt_hparams_scores(hp);
@@ -75,10 +86,13 @@ void bt_walk_free(bt_walk *w)
 {
     if (!w) return;
     bt_companion_done(&w->companion);
+    free(w->begin);
+    free(w->expert);
     free(w);
 }
 
 uint64_t bt_walk_kv_bytes(const bt_walk *w) { return w->kv_bytes; }
+uint64_t bt_walk_more_bytes(const bt_walk *w) { return w->more_bytes; }
 
 /* ---- steps ---- */
 
@@ -129,7 +143,8 @@ static void run_linear(const run *r, const bt_step *s, const operands *o)
     for (uint32_t g = 0; g < s->group; g++) {
         const bt_weights_matrix *a = &r->layer->is[s[g].weight].matrix;
         float *y = bt_bind_is_nowhere(s[g].out_at) ? r->io->logits : at(r, s[g].out_at);
-        m[g] = (bt_companion_matrix){y, a->panels, a->bias, a->n, a->form, a->group, 0};
+        m[g] = (bt_companion_matrix){.y = y,    .panels = a->panels, .bias = a->bias,
+                                     .n = a->n, .form = a->form,     .group = a->group};
     }
     if (!bt_bind_is_nowhere(s->out_at) || s->rows == 1) {
         bt_companion_linear(o->c, m, s->group, o->in0, o->t, k);
@@ -189,6 +204,59 @@ static void run_select_rows(const run *r, const bt_step *s, const operands *o)
 static void run_rotate(const run *r, const bt_step *s, const operands *o)
 {
     bt_companion_rotate(o->c, o->out, o->t, s->heads, rotation_of(r->w, s));
+}
+
+/* ---- experts ---- */
+
+static bt_companion_routes routes_of(const run *r, float *at)
+{
+    const bt_hparams *hp = &r->w->model->hp;
+    return (bt_companion_routes){.at = at, .experts = hp->experts, .used = hp->experts_used,
+                                 .begin = r->w->begin};
+}
+
+static void run_route(const run *r, const bt_step *s, const operands *o)
+{
+    const bt_companion_routes routes = routes_of(r, o->out);
+    bt_companion_route(o->c, &o->rows, &routes, o->in0, vector_of(r, s), NULL, s->in_width[0]);
+}
+
+static void run_gather_rows(const run *r, const bt_step *s, const operands *o)
+{
+    const bt_companion_routes routes = routes_of(r, at(r, s->in_at[1]));
+    bt_companion_gather(o->c, &routes, o->out, o->in0, o->t / routes.used, o->width);
+}
+
+static void run_mix_rows(const run *r, const bt_step *s, const operands *o)
+{
+    const bt_companion_routes routes = routes_of(r, at(r, s->in_at[1]));
+    bt_companion_mix(o->c, &routes, o->out, o->in0, o->t, o->width);
+}
+
+/* A group of steps over one input: the matrices of the experts that have rows, as linears of these rows. */
+static void run_experts(const run *r, const bt_step *s, const operands *o)
+{
+    bt_walk *w = r->w;
+    const uint32_t *begin = w->begin;
+    const size_t used = o->hp->experts_used;
+    size_t n = 0;
+    for (uint32_t g = 0; g < s->group; g++) {
+        const bt_weights_matrix *a = &r->layer->is[s[g].weight].matrix;
+        const size_t before = n;
+        for (size_t e = 0; e < a->experts; e++) {
+            if (begin[e] == begin[e + 1]) continue;
+            w->expert[n++] = (bt_companion_matrix){.y = at(r, s[g].out_at),
+                                                   .panels = a->panels + e * a->expert_bytes,
+                                                   .bias = a->bias ? a->bias + e * a->n : NULL,
+                                                   .n = a->n,
+                                                   .form = a->form,
+                                                   .group = a->group,
+                                                   .first = begin[e],
+                                                   .rows = begin[e + 1] - begin[e]};
+        }
+        if (n - before > used) w->more_bytes += (n - before - used) * a->expert_bytes;
+    }
+    if (n) bt_companion_linear(o->c, w->expert, n, o->in0, begin[o->hp->experts], s->in_width[0]);
 }
 
 /* run_NAME of each gated product. */

@@ -50,8 +50,9 @@ typedef struct bt_walk_io {
     void (*on_kv)(void *ud, uint32_t layer);
     void *on_kv_ud;
     const atomic_bool *cancel; /* looked at before each layer; NULL: never */
-    /* After each step, on the caller's thread: its rows (of all sequences, padding too) in the arena, in [rows,
-     * step->in_width[0]] and out [rows, step->out_width]; NULL for tensors outside the arena. An in-place step has in
+    /* After each step, on the caller's thread: its rows (of all sequences, padding too; of its output) in the arena, in
+     * [rows, step->in_width[0]] and out [rows, step->out_width]; NULL for tensors outside the arena. The in of ROUTE's
+     * followers may have another number of rows. An in-place step has in
      * == out. For calibration; may be NULL. */
     void (*on_step)(void *ud, const bt_step *step, const float *in, const float *out, size_t rows);
     void *on_step_ud;
@@ -63,4 +64,6 @@ typedef struct bt_walk_io {
  * a time. */
 bt_err bt_walk_run(bt_walk *w, const bt_program *prog, void *arena, const bt_walk_io *io, bt_fault *fault);
 uint64_t bt_walk_kv_bytes(const bt_walk *w); /* of all rows stored so far */
+/* Bytes of experts' matrices that all runs so far have read beyond those of one row for each run (model/weights.h). */
+uint64_t bt_walk_more_bytes(const bt_walk *w);
 #endif

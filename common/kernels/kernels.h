@@ -27,6 +27,7 @@
  *   matmul8, matmul4   see forms.h
  *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
  *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
+ *   dots       dot
  *   rmsnorm    sum of squares as dot(x, x); scale = 1 / sqrtf(sum / K + eps); y = (x * scale) * w
  *   layernorm  mean = dot(x, ones) / K; d = x - mean; scale = 1 / sqrtf(dot(d, d) / K + eps); y = fma(d * scale, w, b)
  *   attention  see attn below
@@ -57,6 +58,8 @@ typedef void bt_rmsnorm_fn(float *y, size_t ldy, const float *x, size_t ldx, con
 /* y[t] = layernorm(x[t]), by mean and variance; the same shapes, w[2 K]: weights, then biases. */
 typedef void bt_layernorm_fn(float *y, size_t ldy, const float *x, size_t ldx, const float *w, float eps, size_t t,
                              size_t k);
+/* y[j] = dot(x, w[j]) for n rows w[n, K] one behind the other; x[K]. */
+typedef void bt_dots_fn(float *restrict y, const float *restrict x, const float *restrict w, size_t n, size_t k);
 /* y[i] = x[i] + y[i] */
 typedef void bt_add_fn(float *restrict y, const float *restrict x, size_t count);
 /* y[i] = fma(scale, x[i], y[i]) */
@@ -212,6 +215,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(fp4_sums, bt_fp4_sums, WIDTH, with) \
     KERNEL(rmsnorm, bt_rmsnorm, WIDTH, with) \
     KERNEL(layernorm, bt_layernorm, WIDTH, with) \
+    KERNEL(dots, bt_dots, WIDTH, with) \
     KERNEL(add, bt_add, WIDTH, with) \
     KERNEL(add_scaled, bt_add_scaled, WIDTH, with) \
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(NAME, text, how, each, some, normed, around, split, scaled) \
+#define ROW(NAME, text, how, each, some, normed, around, split, scaled, mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
                         .pairs = BT_ARCH_##how, \
                         .unrotated = each, \
@@ -13,7 +13,8 @@
                         .qk_norm = BT_ARCH_##normed, \
                         .norms = BT_ARCH_##around, \
                         .matrices = BT_ARCH_##split, \
-                        .has_multipliers = scaled},
+                        .has_multipliers = scaled, \
+                        .experts = BT_ARCH_##mixed},
 static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
 
 const bt_arch_info *bt_arch_of(bt_arch a)

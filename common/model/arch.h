@@ -16,17 +16,20 @@
  *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x))
  *   matrices     APART; FUSED: attn_qkv has the rows of q, k and v, ffn_up those of gate and up
  *   multipliers  1: the file may have attention.scale, embedding_scale, residual_scale and logit_scale
+ *   experts      the feed-forward block is one of expert_count that each row chooses by itself: NEVER; ALWAYS; MAYBE,
+ *                where the file has that key
  * docs/architectures.md has the sources. */
 // clang-format off
 #define BT_ARCH_LIST(ARCH)                                                                                           \
-  /*   NAME,    name,    pairs,    unrotated, biases, qk_norm, norms, matrices, multipliers */                       \
-  ARCH(LLAMA,   llama,   ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   0)                                   \
-  ARCH(QWEN2,   qwen2,   HALVES,   0,         ALWAYS, NONE,    BEFORE, APART,   0)                                   \
-  ARCH(QWEN3,   qwen3,   HALVES,   0,         MAYBE,  HEADS,   BEFORE, APART,   0)                                   \
-  ARCH(GRANITE, granite, ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   1)                                   \
-  ARCH(SMOLLM3, smollm3, ADJACENT, 4,         MAYBE,  NONE,    BEFORE, APART,   0)                                   \
-  ARCH(OLMO2,   olmo2,   HALVES,   0,         NEVER,  ROWS,    AFTER,  APART,   0)                                   \
-  ARCH(PHI3,    phi3,    HALVES,   0,         NEVER,  NONE,    BEFORE, FUSED,   0)
+  /*   NAME,     name,     pairs,    unrotated, biases, qk_norm, norms, matrices, multipliers, experts */            \
+  ARCH(LLAMA,    llama,    ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   0,           MAYBE)                \
+  ARCH(QWEN2,    qwen2,    HALVES,   0,         ALWAYS, NONE,    BEFORE, APART,   0,           NEVER)                \
+  ARCH(QWEN3,    qwen3,    HALVES,   0,         MAYBE,  HEADS,   BEFORE, APART,   0,           NEVER)                \
+  ARCH(GRANITE,  granite,  ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   1,           NEVER)                \
+  ARCH(SMOLLM3,  smollm3,  ADJACENT, 4,         MAYBE,  NONE,    BEFORE, APART,   0,           NEVER)                \
+  ARCH(OLMO2,    olmo2,    HALVES,   0,         NEVER,  ROWS,    AFTER,  APART,   0,           NEVER)                \
+  ARCH(PHI3,     phi3,     HALVES,   0,         NEVER,  NONE,    BEFORE, FUSED,   0,           NEVER)                \
+  ARCH(QWEN3MOE, qwen3moe, HALVES,   0,         MAYBE,  HEADS,   BEFORE, APART,   0,           ALWAYS)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
@@ -34,7 +37,7 @@ typedef enum bt_arch { BT_ARCH_LIST(BT_ARCH_NUMBER) BT_ARCHS } bt_arch;
 #undef BT_ARCH_NUMBER
 
 typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES } bt_arch_pairs;
-typedef enum bt_arch_biases { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER } bt_arch_biases;
+typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER } bt_arch_has;
 typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS } bt_arch_qk_norm;
 typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER } bt_arch_norms;
 typedef enum bt_arch_matrices { BT_ARCH_APART, BT_ARCH_FUSED } bt_arch_matrices;
@@ -43,11 +46,12 @@ typedef struct bt_arch_info { /* a row */
     const char *name;
     bt_arch_pairs pairs;
     uint32_t unrotated;
-    bt_arch_biases biases;
+    bt_arch_has biases;
     bt_arch_qk_norm qk_norm;
     bt_arch_norms norms;
     bt_arch_matrices matrices;
     bool has_multipliers;
+    bt_arch_has experts;
 } bt_arch_info;
 
 const bt_arch_info *bt_arch_of(bt_arch a); /* a < BT_ARCHS */

@@ -109,14 +109,9 @@ static bt_err refuse_unknown_maths(const loading *l)
             return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
                            key);
     }
-    key_of(key, l, "expert_count");
+    key_of(key, l, "attention.sliding_window");
     bt_err e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault);
     if (e < 0) return e;
-    if (n > 0)
-        return bt_fail(l->fault, BT_EVERSION, "%s is %llu: mixtures of experts are not supported", key,
-                       (unsigned long long)n);
-    key_of(key, l, "attention.sliding_window");
-    if ((e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault)) < 0) return e;
     if (n > 0 && n < l->m->hp.ctx)
         return bt_fail(l->fault, BT_EVERSION,
                        "%s is %llu, below the context of %u: sliding windows are not supported", key,
@@ -134,6 +129,65 @@ static bt_err refuse_unknown_maths(const loading *l)
                            b ? "true" : "false");
     }
     return BT_OK;
+}
+
+/* Rules of routers and kinds of experts that the graph does not have; each key is harmless up to `most`. */
+static bt_err refuse_unknown_experts(const loading *l)
+{
+    static const struct {
+        const char *suffix;
+        double most;
+    } keys[] = {{"expert_gating_func", 1}, /* 1: softmax */
+                {"expert_weights_scale", 1},
+                {"expert_shared_count", 0},
+                {"expert_shared_feed_forward_length", 0},
+                {"expert_group_count", 1},
+                {"expert_group_used_count", 1},
+                {"leading_dense_block_count", 0},
+                {"interleave_moe_layer_step", 1},
+                {"moe_every_n_layers", 1}};
+    char key[KEY_CHARS];
+    double v = 0;
+    bool is_normed;
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        key_of(key, l, keys[i].suffix);
+        if (bt_gguf_find_key(l->g, key) < 0) continue;
+        const bt_err e = bt_gguf_require_number(&v, l->g, key, l->fault);
+        if (e < 0) return e;
+        if (v != 0 && v != keys[i].most)
+            return bt_fail(l->fault, BT_EVERSION, "%s is %g, which this build does not implement", key, v);
+    }
+    key_of(key, l, "expert_weights_norm");
+    const bt_err e = bt_gguf_bool_or(&is_normed, l->g, key, true, l->fault);
+    if (e < 0 || is_normed) return e;
+    return bt_fail(l->fault, BT_EVERSION, "%s is false, which this build does not implement", key);
+}
+
+/* An expert's width is expert_feed_forward_length, or the one that all blocks have. */
+static bt_err read_experts(const loading *l)
+{
+    bt_hparams *hp = &l->m->hp;
+    char key[KEY_CHARS];
+    uint64_t n;
+    key_of(key, l, "expert_count");
+    bt_err e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault);
+    if (e < 0) return e;
+    if (n > 0 && l->arch->experts == BT_ARCH_NEVER)
+        return bt_fail(l->fault, BT_EVERSION, "%s is %llu: mixtures of experts of %s are not supported", key,
+                       (unsigned long long)n, l->arch->name);
+    const bool is_mixed = n > 0 || l->arch->experts == BT_ARCH_ALWAYS;
+    if (is_mixed &&
+        ((e = read_count(&hp->experts, l, "expert_count", 0, BT_MODEL_MAX_EXPERTS)) < 0 ||
+         (e = read_count(&hp->experts_used, l, "expert_used_count", 0, BT_MODEL_MAX_EXPERTS_USED)) < 0 ||
+         (e = refuse_unknown_experts(l)) < 0))
+        return e;
+    if (hp->experts_used > hp->experts)
+        return bt_fail(l->fault, BT_EFORMAT, "%s.expert_used_count is %u of %u experts", l->arch->name,
+                       hp->experts_used, hp->experts);
+    key_of(key, l, "expert_feed_forward_length");
+    const bool has_width = is_mixed && bt_gguf_find_key(l->g, key) >= 0;
+    return read_count(&hp->ffn, l, has_width ? "expert_feed_forward_length" : "feed_forward_length", 0,
+                      BT_MODEL_MAX_FFN);
 }
 
 static bool str_is(bt_gguf_str s, const char *text)
@@ -265,7 +319,7 @@ static bt_err read_hparams(loading *l)
     bt_err e;
     if ((e = read_count(&hp->layers, l, "block_count", 0, BT_MODEL_MAX_LAYERS)) < 0 ||
         (e = read_count(&hp->dim, l, "embedding_length", 0, BT_MODEL_MAX_DIM)) < 0 ||
-        (e = read_count(&hp->ffn, l, "feed_forward_length", 0, BT_MODEL_MAX_FFN)) < 0 ||
+        (e = read_experts(l)) < 0 ||
         (e = read_count(&hp->heads, l, "attention.head_count", 0, BT_MODEL_MAX_HEADS)) < 0 ||
         (e = read_count(&hp->kv_heads, l, "attention.head_count_kv", hp->heads, BT_MODEL_MAX_HEADS)) < 0 ||
         (e = read_count(&hp->ctx, l, "context_length", 0, BT_MODEL_MAX_CTX)) < 0 ||
@@ -306,14 +360,45 @@ static bt_err find(const bt_gguf_tensor **ret, loading *l, const char *name, siz
         *ret = NULL;
         return optional ? BT_OK : bt_fail(l->fault, BT_EFORMAT, "the file has no tensor '%s'", name);
     }
-    const bool shape_ok =
-        t->dim[0] == cols && t->rows == (rows ? rows : 1) && (rows ? t->dim[1] == rows : t->n_dims == 1);
+    const bool shape_ok = t->n_dims < 3 && t->dim[0] == cols && t->rows == (rows ? rows : 1) &&
+                          (rows ? t->dim[1] == rows : t->n_dims == 1);
     if (!shape_ok)
         return bt_fail(l->fault, BT_EFORMAT, "tensor '%s' has the shape %llu x %zu; %zu x %zu is needed",
                        name, (unsigned long long)t->dim[0], t->rows, cols, rows ? rows : 1);
     l->known[t - bt_gguf_tensor_at(l->g, 0)] = true;
     *ret = t;
     return BT_OK;
+}
+
+/* The router and the matrices of a layer's experts. */
+static bt_err find_experts(loading *l, uint32_t i)
+{
+    const bt_hparams *hp = &l->m->hp;
+    bt_layer_tensors *x = &l->m->layer[i];
+    const struct {
+        const char *suffix;
+        const bt_gguf_tensor **ret;
+        size_t cols, rows;
+    } want[] = {{"ffn_gate_exps.weight", &x->w_gate, hp->dim, hp->ffn},
+                {"ffn_up_exps.weight", &x->w_up, hp->dim, hp->ffn},
+                {"ffn_down_exps.weight", &x->w_down, hp->ffn, hp->dim}};
+    char name[KEY_CHARS];
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+    bt_err e = find(&x->router, l, name, hp->dim, hp->experts, false);
+    for (size_t k = 0; e == BT_OK && k < sizeof want / sizeof *want; k++) {
+        snprintf(name, sizeof name, "blk.%u.%s", i, want[k].suffix);
+        const bt_gguf_tensor *t = bt_gguf_find_tensor(l->g, name);
+        if (!t) return bt_fail(l->fault, BT_EFORMAT, "the file has no tensor '%s'", name);
+        if (t->dim[0] != want[k].cols || t->dim[1] != want[k].rows || t->dim[2] != hp->experts ||
+            t->dim[3] != 1)
+            return bt_fail(l->fault, BT_EFORMAT,
+                           "tensor '%s' has the shape %llu x %llu x %llu; %zu x %zu x %u is needed", name,
+                           (unsigned long long)t->dim[0], (unsigned long long)t->dim[1],
+                           (unsigned long long)t->dim[2], want[k].cols, want[k].rows, hp->experts);
+        l->known[t - bt_gguf_tensor_at(l->g, 0)] = true;
+        *want[k].ret = t;
+    }
+    return e;
 }
 
 /* Rows [first, first + rows) of a tensor, as one of its own. */
@@ -368,7 +453,8 @@ static bt_err find_layer(loading *l, uint32_t i)
                  kv = (size_t)hp->kv_heads * e_dim;
     const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases != BT_ARCH_ALWAYS,
                is_after = l->arch->norms == BT_ARCH_AFTER, by_row = l->arch->qk_norm == BT_ARCH_ROWS,
-               has_biases = l->arch->biases != BT_ARCH_NEVER, is_fused = l->arch->matrices == BT_ARCH_FUSED;
+               has_biases = l->arch->biases != BT_ARCH_NEVER, is_fused = l->arch->matrices == BT_ARCH_FUSED,
+               has_parts = is_fused || hp->experts > 0;
     struct {
         const char *suffix;
         const bt_gguf_tensor **ret;
@@ -386,9 +472,9 @@ static bt_err find_layer(loading *l, uint32_t i)
         {"attn_k_norm.weight", &x->k_norm, by_row ? kv : e_dim, 0, no_norm, false},
         {"attn_output.weight", &x->wo, q, d, false, false},
         {is_after ? "post_ffw_norm.weight" : "ffn_norm.weight", &x->ffn_norm, d, 0, false, false},
-        {"ffn_gate.weight", &x->w_gate, d, f, false, is_fused},
-        {"ffn_up.weight", &x->w_up, d, f, false, is_fused},
-        {"ffn_down.weight", &x->w_down, f, d, false, false},
+        {"ffn_gate.weight", &x->w_gate, d, f, false, has_parts},
+        {"ffn_up.weight", &x->w_up, d, f, false, has_parts},
+        {"ffn_down.weight", &x->w_down, f, d, false, hp->experts > 0},
     };
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         char name[KEY_CHARS];
@@ -400,7 +486,8 @@ static bt_err find_layer(loading *l, uint32_t i)
     if (no_norm && (x->q_norm || x->k_norm))
         return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i,
                        x->q_norm ? 'q' : 'k', l->arch->name);
-    const bt_err e = is_fused ? find_fused(l, i) : BT_OK;
+    bt_err e = is_fused ? find_fused(l, i) : BT_OK;
+    if (e == BT_OK && hp->experts) e = find_experts(l, i);
     return e < 0 ? e : check_biases(l, i);
 }
 

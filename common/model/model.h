@@ -14,8 +14,8 @@ typedef struct bt_gguf_tensor bt_gguf_tensor;
  * they must have, for the architectures of model/arch.h. An unknown architecture, tensor type, missing key or tensor,
  * or wrong shape is an error that names it.
  *
- * Letters   L layers, D dim, F ffn, H heads, G kv heads, E head_dim, V vocabulary. H % G == 0; K and V rows
- * are G*E wide. */
+ * Letters   L layers, D dim, F ffn (of one expert), H heads, G kv heads, E head_dim, V vocabulary. H % G == 0; K and V
+ * rows are G*E wide. */
 
 enum {
     BT_MODEL_MAX_LAYERS = 256,
@@ -24,7 +24,9 @@ enum {
     BT_MODEL_MAX_HEADS = 256,
     BT_MODEL_MAX_HEAD_DIM = 256,
     BT_MODEL_MAX_VOCAB = 1 << 20,
-    BT_MODEL_MAX_CTX = 1 << 20
+    BT_MODEL_MAX_CTX = 1 << 20,
+    BT_MODEL_MAX_EXPERTS = 512, /* of a layer */
+    BT_MODEL_MAX_EXPERTS_USED = 64,
 };
 
 /* Multipliers of architectures that have them; 0: the file has none. That of the logits (1 / logit_scale) is in
@@ -48,6 +50,7 @@ typedef struct bt_hparams {
     bt_multipliers times;
     bool tied_output; /* no output.weight: the embedding is the output matrix */
     bool qkv_bias, qk_norm;
+    uint32_t experts, experts_used; /* of each layer, and those that a row chooses; 0: one feed-forward block */
 } bt_hparams;
 /* The multipliers as numbers; 1, or 1 / sqrt(head_dim), where the file has none. */
 float bt_hparams_scores(const bt_hparams *hp);
@@ -56,7 +59,7 @@ float bt_hparams_add(const bt_hparams *hp);
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
     const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate, *w_up,
-        *w_down;
+        *w_down, *router; /* experts: [F, D, experts], twice, [D, F, experts], and [experts, D] of the router */
 } bt_layer_tensors;
 
 typedef struct bt_model {
@@ -70,7 +73,8 @@ typedef struct bt_model {
     float *scaled_norm;   /* what out_norm reads where logits have a multiplier, owned; else NULL */
     char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim, rope and multipliers: models with equal ids may read each other's KV */
+                       head_dim, rope, multipliers and experts of a row: models with equal ids may read each other's KV
+                     */
     uint64_t param_count, weights_bytes;
 } bt_model;
 

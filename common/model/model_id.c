@@ -65,6 +65,12 @@ static void add_multipliers(bt_hash_stream *h, const bt_hparams *hp)
     add_f32(h, hp->times.logits);
 }
 
+/* The shapes of tensors say how many experts there are. */
+static void add_experts(bt_hash_stream *h, const bt_hparams *hp)
+{
+    if (hp->experts) add64(h, hp->experts_used);
+}
+
 /* Tensors in the order of their names, so that a file written in another order is the same model. */
 static bt_err identify(bt_model *m, bt_fault *fault)
 {
@@ -88,6 +94,7 @@ static bt_err identify(bt_model *m, bt_fault *fault)
     add_f32(&h, hp->rms_eps);
     add_rope(&h, hp);
     add_multipliers(&h, hp);
+    add_experts(&h, hp);
     for (size_t i = 0; i < n; i++) {
         bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
         add64(&h, t[i]->type);

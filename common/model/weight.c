@@ -7,12 +7,12 @@ const char *bt_weight_name(bt_weight w)
 {
     static const char *const names[BT_WEIGHT_COUNT] = {
         "-", "embed", "attn_norm", "ffn_norm", "out_norm", "q_norm", "k_norm", "q",
-        "k", "v",     "o",         "gate",     "up",       "down",   "output",
+        "k", "v",     "o",         "gate",     "up",       "down",   "output", "router",
     };
     return (unsigned)w < BT_WEIGHT_COUNT ? names[w] : "?";
 }
 
-bool bt_weight_is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q; }
+bool bt_weight_is_matrix(bt_weight w) { return w >= BT_WEIGHT_Q && w <= BT_WEIGHT_OUTPUT; }
 bool bt_weight_is_layers(bt_weight w)
 {
     return w != BT_WEIGHT_EMBED && w != BT_WEIGHT_OUT_NORM && w != BT_WEIGHT_OUTPUT;
@@ -37,6 +37,7 @@ const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_wei
     case BT_WEIGHT_GATE: return t->w_gate;
     case BT_WEIGHT_UP: return t->w_up;
     case BT_WEIGHT_DOWN: return t->w_down;
+    case BT_WEIGHT_ROUTER: return t->router;
     }
     return NULL;
 }
@@ -53,7 +54,7 @@ const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weigh
 bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w)
 {
     do {
-        if (w < BT_WEIGHT_OUTPUT) {
+        if (w + 1 < BT_WEIGHT_COUNT) {
             w++;
         } else {
             w = BT_WEIGHT_ATTN_NORM;

@@ -36,10 +36,12 @@ static const float *floats_at(const bt_weights *w, size_t at)
     return (const float *)(const void *)(w->image + at);
 }
 
-/* The bytes of an item that each step reads. */
-static uint64_t step_bytes(const bt_weights_item *i)
+/* The bytes of an item that a step of one row reads. */
+static uint64_t step_bytes(const bt_weights_item *i, const bt_hparams *hp)
 {
-    return i->bytes + (i->bias ? i->bias->dim[0] * sizeof(float) : 0);
+    const size_t bias = i->bias ? i->bias->dim[0] * i->bias->rows * sizeof(float) : 0,
+                 experts = bt_weight_is_matrix(i->which) ? i->tensor->dim[2] : 1;
+    return (i->bytes + bias) / experts * (experts > 1 ? hp->experts_used : 1);
 }
 
 /* Where each weight of the image is. */
@@ -51,14 +53,19 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
     for (size_t n = 0; n < p->count; n++) {
         const bt_weights_item *i = &p->item[n];
         bt_weights_layer *l = &w->layer[bt_weight_is_layers(i->which) ? i->layer : layers];
-        w->step_bytes += step_bytes(i);
+        w->step_bytes += step_bytes(i, &w->model->hp);
         if (!bt_weight_is_matrix(i->which)) {
             l->is[i->which].vector = floats_at(w, i->at);
             continue;
         }
-        l->is[i->which].matrix = (bt_weights_matrix){.form = i->form, .group = i->group,
+        const size_t experts = i->tensor->dim[2];
+        l->is[i->which].matrix = (bt_weights_matrix){.form = i->form,
+                                                     .group = i->group,
                                                      .panels = i->bytes ? w->image + i->at : NULL,
-                                                     .n = i->tensor->dim[1], .k = i->tensor->dim[0]};
+                                                     .n = i->tensor->dim[1],
+                                                     .k = i->tensor->dim[0],
+                                                     .experts = experts,
+                                                     .expert_bytes = experts > 1 ? i->bytes / experts : 0};
         if (i->bias) l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
     }
     return BT_OK;
@@ -334,7 +341,7 @@ bt_err bt_weights_bytes_of_step(uint64_t *ret, const bt_model *m, bt_form form, 
     if (e < 0) return e;
     e = bt_weights_plan_place(&p, fault);
     if (e == BT_OK) *ret = 0;
-    for (size_t n = 0; e == BT_OK && n < p.count; n++) *ret += step_bytes(&p.item[n]);
+    for (size_t n = 0; e == BT_OK && n < p.count; n++) *ret += step_bytes(&p.item[n], &m->hp);
     bt_weights_plan_done(&p);
     return e;
 }

@@ -64,7 +64,7 @@ void bt_weights_free(bt_weights *w); /* NULL is fine */
  * model's data may be missing (bt_model_open_head). A matrix that FP4 cannot hold makes the real weights larger.
  * BT_ELIMIT, BT_ENOMEM. */
 bt_err bt_weights_bytes(uint64_t *ret, const bt_model *m, bt_form form, bool by_layer, bt_fault *fault);
-/* The part of these bytes that each step of decoding reads. The same errors. */
+/* The part of these bytes that a step of decoding with one row reads. The same errors. */
 bt_err bt_weights_bytes_of_step(uint64_t *ret, const bt_model *m, bt_form form, bt_fault *fault);
 /* For weights by layer: reads the weights of this layer in place of those of the layer before. Errors as in
  * bt_weights_open. */
@@ -80,6 +80,7 @@ typedef struct bt_weights_matrix {
     const uint8_t *panels; /* 64-byte aligned */
     const float *bias;     /* [n], or NULL */
     size_t n, k;
+    size_t experts, expert_bytes; /* 1 and 0; or so many matrices, expert_bytes of panels from one to the next */
 } bt_weights_matrix;
 /* The weights of one layer by name: a matrix or a norm's vector; a weight that the architecture lacks is zero. */
 typedef struct bt_weights_layer {
@@ -98,7 +99,7 @@ const float *bt_weights_rope_sin(const bt_weights *w);
 const bt_model *bt_weights_model(const bt_weights *w);
 const char *bt_weights_form(const bt_weights *w); /* as asked for */
 size_t bt_weights_ctx_tokens(const bt_weights *w);
-uint64_t bt_weights_step_bytes(const bt_weights *w); /* panels and vectors that one step reads */
+uint64_t bt_weights_step_bytes(const bt_weights *w); /* panels and vectors that a step of one row reads */
 bool bt_weights_is_mapped(const bt_weights *w);      /* from the cache */
 
 /* One matrix as f16 panels (kernels.h), into zeroed memory for bt_matmul_packed_elems of them: the tensor's own rows,

@@ -16,9 +16,9 @@ enum { PANEL_ROWS = 16 };
 
 /* ---- panels on all threads ---- */
 
-/* fn is called once for each panel of 16 outputs of a matrix; scratch[16 * dim[0]] is its own for the call.
- * Where it gives false for any, the others still run, and the result is BT_EFORMAT "tensor 'NAME':
- * refusal". */
+/* fn is called once for each panel of 16 outputs of a matrix, those of an expert behind those of the one
+ * before; scratch[16 * dim[0]] is its own for the call. Where it gives false for any, the others still run,
+ * and the result is BT_EFORMAT "tensor 'NAME': refusal". */
 typedef bool panel_fn(void *ud, size_t panel, float *scratch);
 
 typedef struct split_job {
@@ -43,7 +43,7 @@ static bt_err split(const bt_gguf_tensor *t, panel_fn *fn, void *ud, const char 
 {
     bt_err e = BT_OK;
     const size_t parts = bt_pool_threads(pool);
-    split_job j = {.fn = fn, .ud = ud, .panels = bt_matmul_panels(t->dim[1]),
+    split_job j = {.fn = fn, .ud = ud, .panels = bt_matmul_panels(t->dim[1]) * t->dim[2],
                    .stride = PANEL_ROWS * t->dim[0]};
     j.scratch = calloc(parts * j.stride, sizeof *j.scratch);
     j.is_bad = calloc(parts, 1);
@@ -57,6 +57,14 @@ out:
     free(j.scratch);
     free(j.is_bad);
     return e;
+}
+
+/* The tensor's rows of a panel: *ret_row is the first. */
+static size_t rows_of(size_t *ret_row, const bt_gguf_tensor *t, size_t panel)
+{
+    const size_t n = t->dim[1], each = bt_matmul_panels(n), at = panel % each * PANEL_ROWS;
+    *ret_row = panel / each * n + at;
+    return n - at < PANEL_ROWS ? n - at : PANEL_ROWS;
 }
 
 /* ---- f16, and vectors ---- */
@@ -86,10 +94,11 @@ static void read_row(float *y, const bt_weights_source *source, const bt_gguf_te
 static bool f16_panel(void *ud, size_t panel, float *rows)
 {
     const f16_job *j = ud;
-    const size_t k = j->tensor->dim[0], n = j->tensor->dim[1], n0 = panel * PANEL_ROWS;
-    const size_t count = n - n0 < PANEL_ROWS ? n - n0 : PANEL_ROWS;
-    for (size_t r = 0; r < count; r++) read_row(rows + r * k, j->source, j->tensor, n0 + r);
-    bt_matmul_pack(j->panels, rows, n0, count, k);
+    const size_t k = j->tensor->dim[0];
+    size_t first;
+    const size_t count = rows_of(&first, j->tensor, panel);
+    for (size_t r = 0; r < count; r++) read_row(rows + r * k, j->source, j->tensor, first + r);
+    bt_matmul_pack(j->panels, rows, panel * PANEL_ROWS, count, k);
     return !has_nonfinite_f16(j->panels + panel * PANEL_ROWS * k, PANEL_ROWS * k);
 }
 
@@ -103,8 +112,8 @@ bt_err bt_weights_f16(uint16_t *panels, const bt_gguf_tensor *t, const bt_weight
 static bt_err convert_vector(float *v, const bt_gguf_tensor *t, const bt_weights_source *source,
                              bt_fault *fault)
 {
-    read_row(v, source, t, 0);
-    for (size_t i = 0; i < t->dim[0]; i++)
+    for (size_t n = 0; n < t->rows; n++) read_row(v + n * t->dim[0], source, t, n);
+    for (size_t i = 0; i < t->dim[0] * t->rows; i++)
         if (!isfinite(v[i]))
             return bt_fail(fault, BT_EFORMAT, "tensor '%s': element %zu is not finite", t->name, i);
     return BT_OK;
@@ -219,19 +228,21 @@ static bool convert_panel(void *ud, size_t panel, float *scratch)
 {
     job *j = ud;
     const bt_weights_item *i = j->item;
-    const size_t k = i->tensor->dim[0], n = i->tensor->dim[1],
-                 n1 = n < (panel + 1) * PANEL_ROWS ? n : (panel + 1) * PANEL_ROWS;
-    size_t block_bytes = 0;
+    const size_t k = i->tensor->dim[0];
+    size_t block_bytes = 0, first;
+    const size_t count = rows_of(&first, i->tensor, panel);
     put_block *exact = i->is_exact ? exact_put(&block_bytes, i) : NULL;
     int8_t *codes = (int8_t *)(scratch + k); /* the second row: the first holds the values */
     bool ok = true;
-    for (size_t row = panel * PANEL_ROWS; row < n1; row++) {
-        if (!exact) bt_model_row_f32(scratch, i->tensor, row);
+    for (size_t r = 0; r < count; r++) {
+        const uint8_t *row = i->tensor->data + (first + r) * i->tensor->row_bytes;
+        const size_t n = panel * PANEL_ROWS + r;
+        if (!exact) bt_model_row_f32(scratch, i->tensor, first + r);
         for (size_t g = 0; g * i->group < k; g++) {
-            const size_t at = g * i->group, count = k - at < i->group ? k - at : i->group;
-            if (exact) ok &= exact(j, row, g, i->tensor->data + row * i->tensor->row_bytes + g * block_bytes);
-            else if (i->form == BT_FORM_INT8) ok &= put_int8(j, row, g, scratch + at, count, codes);
-            else ok &= put_fp4(j, row, g, scratch + at, count);
+            const size_t at = g * i->group, some = k - at < i->group ? k - at : i->group;
+            if (exact) ok &= exact(j, n, g, row + g * block_bytes);
+            else if (i->form == BT_FORM_INT8) ok &= put_int8(j, n, g, scratch + at, some, codes);
+            else ok &= put_fp4(j, n, g, scratch + at, some);
         }
     }
     return ok;

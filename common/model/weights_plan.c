@@ -52,7 +52,7 @@ void bt_weights_plan_choose(bt_weights_plan *p)
 bt_err bt_weights_plan_make(bt_weights_plan *ret, const bt_model *m, bt_form form, bt_fault *fault)
 {
     bt_weights_plan p = {.model = m, .form = form};
-    p.item = calloc(((size_t)m->hp.layers + 1) * BT_WEIGHT_OUTPUT, sizeof *p.item);
+    p.item = calloc(((size_t)m->hp.layers + 1) * BT_WEIGHT_COUNT, sizeof *p.item);
     if (!p.item) return bt_fail(fault, BT_ENOMEM, "out of memory planning weights");
     uint32_t layer = 0;
     for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(m, &layer, w));)
@@ -78,12 +78,12 @@ static bool add(size_t *ret_at, size_t *end, size_t count, size_t elem_bytes)
 static bool place_item(bt_weights_item *i, size_t *end)
 {
     const bool is_matrix = bt_weight_is_matrix(i->which);
-    const size_t count = is_matrix ? bt_matmul_panels(i->tensor->dim[1]) : i->tensor->dim[0];
-    const size_t elem_bytes =
-        is_matrix ? bt_form_panel_bytes(i->form, i->group, i->tensor->dim[0]) : sizeof(float);
+    const bt_gguf_tensor *t = i->tensor;
+    const size_t count = is_matrix ? bt_matmul_panels(t->dim[1]) * t->dim[2] : t->dim[0] * t->rows;
+    const size_t elem_bytes = is_matrix ? bt_form_panel_bytes(i->form, i->group, t->dim[0]) : sizeof(float);
     bool fits = add(&i->at, end, count, elem_bytes);
     i->bytes = count * elem_bytes;
-    if (i->bias) fits = fits && add(&i->bias_at, end, i->bias->dim[0], sizeof(float));
+    if (i->bias) fits = fits && add(&i->bias_at, end, i->bias->dim[0] * i->bias->rows, sizeof(float));
     i->end = *end;
     return fits;
 }

@@ -27,6 +27,8 @@ typedef struct matrix {
 typedef struct ref_layer {
     float *attn_norm, *ffn_norm, *q_norm, *k_norm, *bq, *bk, *bv; /* NULL where the architecture has none */
     matrix wq, wk, wv, wo, gate, up, down;
+    float *router;                     /* [experts, D]; NULL: there are none */
+    matrix *gate_of, *up_of, *down_of; /* [experts], in place of gate, up and down */
 } ref_layer;
 
 struct bt_ref {
@@ -50,6 +52,7 @@ typedef struct work {
     size_t pos0;
     float *x;                       /* [n, D], the residual stream of the whole prompt */
     float *h, *q, *att, *gate, *up; /* [BLOCK, ...] */
+    float *mix;                     /* [BLOCK, D], of experts */
     float *scores;                  /* [parts, ctx] */
     const atomic_bool *cancel;
 } work;
@@ -74,15 +77,16 @@ static bt_err check_finite(const float *x, size_t n, const char *name, bt_fault 
 static bt_err load_vector(float **ret, const bt_gguf_tensor *t, bt_fault *fault)
 {
     if (!t) return BT_OK;
-    *ret = take(t->dim[0], 1);
+    *ret = take(t->dim[0], t->rows);
     if (!*ret) return bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s'", t->name);
-    bt_model_row_f32(*ret, t, 0);
-    return check_finite(*ret, t->dim[0], t->name, fault);
+    for (size_t n = 0; n < t->rows; n++) bt_model_row_f32(*ret + n * t->dim[0], t, n);
+    return check_finite(*ret, t->dim[0] * t->rows, t->name, fault);
 }
 
 typedef struct load_job {
     matrix *m;
     const bt_gguf_tensor *t;
+    size_t first;
     float *rows;
     atomic_bool bad;
 } load_job;
@@ -95,19 +99,22 @@ static void load_panels(void *ud, size_t part, size_t parts)
     size_t begin, end;
     bt_pool_slice(&begin, &end, m->n, PANEL, part, parts);
     for (size_t n = begin; n < end; n++) {
-        bt_model_row_f32(row, job->t, n);
+        bt_model_row_f32(row, job->t, job->first + n);
         if (check_finite(row, m->k, job->t->name, NULL) < 0) atomic_store(&job->bad, true);
         float *w = m->w + n / PANEL * m->k * PANEL + n % PANEL;
         for (size_t i = 0; i < m->k; i++) w[i * PANEL] = row[i];
     }
 }
 
-static bt_err load_matrix(matrix *m, bt_ref *r, const bt_gguf_tensor *t, bt_fault *fault)
+/* n rows of the tensor from its row `first` on. */
+static bt_err load_rows(matrix *m, bt_ref *r, const bt_gguf_tensor *t, size_t first, size_t n,
+                        bt_fault *fault)
 {
-    m->n = t->rows;
+    m->n = n;
     m->k = t->dim[0];
     m->w = take((m->n + PANEL - 1) / PANEL * PANEL, m->k);
-    load_job job = {.m = m, .t = t, .rows = malloc(bt_pool_threads(r->pool) * m->k * sizeof(float))};
+    load_job job = {.m = m, .t = t, .first = first,
+                    .rows = malloc(bt_pool_threads(r->pool) * m->k * sizeof(float))};
     bt_err e = BT_OK;
     if (!m->w || !job.rows) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for tensor '%s' (%zu bytes as f32)", t->name,
@@ -119,6 +126,28 @@ static bt_err load_matrix(matrix *m, bt_ref *r, const bt_gguf_tensor *t, bt_faul
         e = bt_fail(fault, BT_EFORMAT, "tensor '%s' holds a value that is not finite", t->name);
 out:
     free(job.rows);
+    return e;
+}
+
+static bt_err load_matrix(matrix *m, bt_ref *r, const bt_gguf_tensor *t, bt_fault *fault)
+{
+    return load_rows(m, r, t, 0, t->rows, fault);
+}
+
+static bt_err load_experts(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_fault *fault)
+{
+    const size_t experts = r->m->hp.experts;
+    struct {
+        matrix **ret;
+        const bt_gguf_tensor *t;
+    } of[] = {{&x->gate_of, t->w_gate}, {&x->up_of, t->w_up}, {&x->down_of, t->w_down}};
+    bt_err e = load_vector(&x->router, t->router, fault);
+    for (size_t i = 0; e == BT_OK && i < sizeof of / sizeof *of; i++) {
+        *of[i].ret = calloc(experts, sizeof **of[i].ret);
+        if (!*of[i].ret) e = bt_fail(fault, BT_ENOMEM, "out of memory for %zu experts", experts);
+        for (size_t k = 0; e == BT_OK && k < experts; k++)
+            e = load_rows(&(*of[i].ret)[k], r, of[i].t, k * of[i].t->dim[1], of[i].t->dim[1], fault);
+    }
     return e;
 }
 
@@ -143,11 +172,12 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
         {&x->wq, t->wq},       {&x->wk, t->wk},   {&x->wv, t->wv},       {&x->wo, t->wo},
         {&x->gate, t->w_gate}, {&x->up, t->w_up}, {&x->down, t->w_down},
     };
-    bt_err e = BT_OK;
+    enum { SHARED = 4 }; /* matrices that are no experts' */
+    const size_t loaded = t->router ? SHARED : sizeof matrices / sizeof *matrices;
+    bt_err e = t->router ? load_experts(x, r, t, fault) : BT_OK;
     for (size_t i = 0; e == BT_OK && i < sizeof vectors / sizeof *vectors; i++)
         e = load_vector(vectors[i].ret, vectors[i].t, fault);
-    for (size_t i = 0; e == BT_OK && i < sizeof matrices / sizeof *matrices; i++)
-        e = load_matrix(matrices[i].m, r, matrices[i].t, fault);
+    for (size_t i = 0; e == BT_OK && i < loaded; i++) e = load_matrix(matrices[i].m, r, matrices[i].t, fault);
     return e;
 }
 
@@ -185,6 +215,12 @@ void bt_ref_free(bt_ref *r)
         float *const all[] = {x->attn_norm, x->ffn_norm, x->q_norm, x->k_norm, x->bq,     x->bk,   x->bv,
                               x->wq.w,      x->wk.w,     x->wv.w,   x->wo.w,   x->gate.w, x->up.w, x->down.w};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
+        matrix *const of[] = {x->gate_of, x->up_of, x->down_of};
+        for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
+            for (size_t n = 0; of[k] && n < r->m->hp.experts; n++) free(of[k][n].w);
+            free(of[k]);
+        }
+        free(x->router);
     }
     free(r->layer);
     free(r->out_norm);
@@ -415,6 +451,57 @@ static void store_kv(work *w, size_t layer, size_t first, size_t rows)
         rotate_heads(r, layer, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
 }
 
+/* down(silu(gate(h)) * up(h)) */
+static void feed_forward(work *w, float *y, const float *h, size_t rows, const matrix *gate, const matrix *up,
+                         const matrix *down)
+{
+    const size_t ffn = w->r->m->hp.ffn;
+    multiply(w->r, w->gate, ffn, h, rows, gate, NULL);
+    multiply(w->r, w->up, ffn, h, rows, up, NULL);
+    for (size_t i = 0; i < rows * ffn; i++) w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
+    multiply(w->r, y, w->r->m->hp.dim, w->gate, rows, down, NULL);
+}
+
+/* A row's experts by falling score, equal scores by rising number. */
+static void choose(size_t *chosen, const float *score, size_t experts, size_t used)
+{
+    for (size_t n = 0; n < used; n++) {
+        chosen[n] = SIZE_MAX;
+        for (size_t e = 0; e < experts; e++) {
+            bool is_taken = false;
+            for (size_t i = 0; i < n; i++) is_taken |= chosen[i] == e;
+            if (!is_taken && (chosen[n] == SIZE_MAX || score[e] > score[chosen[n]])) chosen[n] = e;
+        }
+    }
+}
+
+/* h = the sum of the outputs of each row's experts, times their shares: a softmax over all scores, divided by
+ * the sum of the chosen ones. */
+static void run_experts(work *w, const ref_layer *l, size_t rows)
+{
+    const bt_hparams *hp = &w->r->m->hp;
+    const size_t d = hp->dim, used = hp->experts_used;
+    size_t chosen[BT_MODEL_MAX_EXPERTS_USED];
+    float score[BT_MODEL_MAX_EXPERTS];
+    for (size_t t = 0; t < rows; t++) {
+        const float *h = w->h + t * d;
+        float *sum = w->mix + t * d;
+        double all = 0;
+        for (size_t e = 0; e < hp->experts; e++) score[e] = dot(h, l->router + e * d, d);
+        choose(chosen, score, hp->experts, used);
+        for (size_t i = 0; i < used; i++) all += exp((double)(score[chosen[i]] - score[chosen[0]]));
+        memset(sum, 0, d * sizeof *sum);
+        for (size_t e = 0; e < hp->experts; e++)
+            for (size_t i = 0; i < used; i++) {
+                if (chosen[i] != e) continue;
+                const float share = (float)(exp((double)(score[e] - score[chosen[0]])) / all);
+                feed_forward(w, w->att, h, 1, &l->gate_of[e], &l->up_of[e], &l->down_of[e]);
+                for (size_t o = 0; o < d; o++) sum[o] += share * w->att[o];
+            }
+    }
+    memcpy(w->h, w->mix, rows * d * sizeof *w->h);
+}
+
 /* x += attention(norm(x)); x += down(silu(gate(norm(x))) * up(norm(x))), for rows first .. first + rows - 1.
  * Norms may stand behind: x += norm(attention(x)). */
 static void run_layer(work *w, size_t layer, size_t first, size_t rows)
@@ -422,7 +509,7 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
     const bt_ref *r = w->r;
     const bt_hparams *hp = &r->m->hp;
     const ref_layer *l = &r->layer[layer];
-    const size_t d = hp->dim, q_width = (size_t)hp->heads * hp->head_dim, ffn = hp->ffn;
+    const size_t d = hp->dim, q_width = (size_t)hp->heads * hp->head_dim;
     float *x = w->x + first * d;
     read_rows(w, x, l->attn_norm, rows);
     multiply(r, w->q, q_width, w->h, rows, &l->wq, l->bq);
@@ -434,10 +521,8 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
     add_rows(w, x, l->attn_norm, rows);
 
     read_rows(w, x, l->ffn_norm, rows);
-    multiply(r, w->gate, ffn, w->h, rows, &l->gate, NULL);
-    multiply(r, w->up, ffn, w->h, rows, &l->up, NULL);
-    for (size_t i = 0; i < rows * ffn; i++) w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
-    multiply(r, w->h, d, w->gate, rows, &l->down, NULL);
+    if (hp->experts) run_experts(w, l, rows);
+    else feed_forward(w, w->h, w->h, rows, &l->gate, &l->up, &l->down);
     add_rows(w, x, l->ffn_norm, rows);
 }
 
@@ -483,17 +568,19 @@ bt_err bt_ref_forward(bt_ref *r, bt_ref_kv *kv, const int32_t *ids, size_t n, si
     w.x = malloc(n * hp->dim * sizeof(float));
     w.h = malloc(rows * hp->dim * sizeof(float));
     w.q = malloc(rows * q_width * sizeof(float));
-    w.att = malloc(rows * q_width * sizeof(float));
+    w.att = malloc(rows * (q_width > hp->dim ? q_width : hp->dim) * sizeof(float));
+    w.mix = malloc((hp->experts ? rows * hp->dim : 1) * sizeof(float));
     w.gate = malloc(rows * hp->ffn * sizeof(float));
     w.up = malloc(rows * hp->ffn * sizeof(float));
     w.scores = malloc(bt_pool_threads(r->pool) * kv->tokens * sizeof(float));
-    const bt_err e = w.x && w.h && w.q && w.att && w.gate && w.up && w.scores
+    const bt_err e = w.x && w.h && w.q && w.att && w.mix && w.gate && w.up && w.scores
                          ? run_prompt(&w, ids, n, logits, all_logits, fault)
                          : bt_fail(fault, BT_ENOMEM, "out of memory for a prompt of %zu tokens", n);
     free(w.scores);
     free(w.up);
     free(w.gate);
     free(w.att);
+    free(w.mix);
     free(w.q);
     free(w.h);
     free(w.x);

@@ -61,6 +61,12 @@ static void run_add_scaled(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->add_scaled(F32(e, at), e->x + at, 0.22f, n * e->ld);
 }
+/* n rows of width, wherever they begin. */
+static void run_dots(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->dots(F32(e, at), e->scale, e->x + at, n, e->width);
+}
 static void run_silu_mul(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -247,6 +253,7 @@ static const struct {
     {BT_KERNEL(soft_cap), "", 8, run_soft_cap},
     {BT_KERNEL(add), "", 12, run_add},
     {BT_KERNEL(add_scaled), "", 12, run_add_scaled},
+    {BT_KERNEL(dots), "", 4, run_dots},
     {BT_KERNEL(silu_mul), "", 12, run_silu_mul},
     {BT_KERNEL(rope), "", 8, run_rope},
     {BT_KERNEL(f32_to_f16), "", 6, run_to_f16},

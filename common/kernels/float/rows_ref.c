@@ -93,6 +93,11 @@ void bt_layernorm_ref(float *y, size_t ldy, const float *x, size_t ldx, const fl
     }
 }
 
+void bt_dots_ref(float *restrict y, const float *restrict x, const float *restrict w, size_t n, size_t k)
+{
+    for (size_t j = 0; j < n; j++) y[j] = bt_dot_ref(x, w + j * k, k);
+}
+
 void bt_add_ref(float *restrict y, const float *restrict x, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = x[i] + y[i];

@@ -55,6 +55,10 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        o->isa);
     if (o->profile) memcpy(&j->profile, o->profile, sizeof j->profile); /* its gaps too, for the key */
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
+    if (m->hp.experts)
+        return bt_fail(fault, BT_EARG,
+                       "%s has %u experts in each layer, and packages have no experts: take --engine host",
+                       m->name, m->hp.experts);
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
     if (j->ctx_tokens > m->hp.ctx)
         return bt_fail(fault, BT_EARG, "a context of %zu tokens (--ctx-size), but the model has %u",

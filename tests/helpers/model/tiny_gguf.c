@@ -177,6 +177,7 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len)
 typedef struct maker {
     const tiny_gguf_spec *s;
     const bt_arch_info *arch; /* llama's of a name that is none */
+    bool has_experts;
     tiny_gguf *w;
     uint64_t draws;
 } maker;
@@ -242,16 +243,51 @@ static void heat(const tiny_gguf_spec *s, const char *name, uint8_t *rows, uint3
     }
 }
 
-static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, double gain)
+const char *tiny_gguf_arch(int i) { return i < BT_ARCHS ? bt_arch_of((bt_arch)i)->name : "mixtral"; }
+
+bool tiny_gguf_has_experts(const char *arch)
+{
+    bt_arch number;
+    const bt_arch_info *info = bt_arch_find(&number, arch, strlen(arch));
+    return info ? info->experts == BT_ARCH_ALWAYS : !strcmp(arch, "mixtral");
+}
+
+/* `of` matrices of cols x rows, as one tensor. */
+static void matrices(maker *m, const char *name, uint32_t cols, uint32_t rows, uint32_t of, double gain)
 {
     const bool blocks =
         m->s->type != BT_QUANT_F32 && m->s->type != BT_QUANT_F16 && m->s->type != BT_QUANT_BF16;
     const uint32_t type = blocks && cols % 32 ? BT_QUANT_F32 : m->s->type;
     bytes b = {0};
-    put_weights(&b, m, type, (size_t)cols * rows, gain / sqrt((double)cols));
+    put_weights(&b, m, type, (size_t)cols * rows * of, gain / sqrt((double)cols));
     heat(m->s, name, b.p, cols, rows);
-    if (!omitted(m, name)) tiny_gguf_tensor(m->w, name, type, (uint64_t[]){cols, rows}, 2, b.p, b.len);
+    if (!omitted(m, name))
+        tiny_gguf_tensor(m->w, name, type, (uint64_t[]){cols, rows, of}, of > 1 ? 3 : 2, b.p, b.len);
     free(b.p);
+}
+
+static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, double gain)
+{
+    matrices(m, name, cols, rows, 1, gain);
+}
+
+/* A layer's router, in F32 as files have it, and its experts. */
+static void experts(maker *m, uint32_t i)
+{
+    const tiny_gguf_spec *s = m->s;
+    char name[64];
+    bytes b = {0};
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
+    put_weights(&b, m, BT_QUANT_F32, (size_t)s->dim * TINY_GGUF_EXPERTS, 2.0 / sqrt((double)s->dim));
+    if (!omitted(m, name))
+        tiny_gguf_tensor(m->w, name, BT_QUANT_F32, (uint64_t[]){s->dim, TINY_GGUF_EXPERTS}, 2, b.p, b.len);
+    free(b.p);
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_exps.weight", i);
+    matrices(m, name, s->dim, s->ffn, TINY_GGUF_EXPERTS, 1.5);
+    snprintf(name, sizeof name, "blk.%u.ffn_up_exps.weight", i);
+    matrices(m, name, s->dim, s->ffn, TINY_GGUF_EXPERTS, 1.5);
+    snprintf(name, sizeof name, "blk.%u.ffn_down_exps.weight", i);
+    matrices(m, name, s->ffn, s->dim, TINY_GGUF_EXPERTS, 1.5);
 }
 
 /* around 1 for norms, around 0 for biases */
@@ -270,7 +306,8 @@ static void layer(maker *m, uint32_t i)
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
     const bool bias = s->qkv_bias || m->arch->biases == BT_ARCH_ALWAYS,
                norms = m->arch->qk_norm != BT_ARCH_NONE, by_head = m->arch->qk_norm == BT_ARCH_HEADS,
-               before = m->arch->norms == BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART;
+               before = m->arch->norms == BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART,
+               dense = !m->has_experts;
     const struct {
         const char *suffix;
         uint32_t cols, rows;
@@ -290,9 +327,9 @@ static void layer(maker *m, uint32_t i)
         {"attn_output.weight", q, s->dim, 1.5f, true},
         {"post_attention_norm.weight", s->dim, 0, 1.0f, !before},
         {"ffn_norm.weight", s->dim, 0, 1.0f, before},
-        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart},
-        {"ffn_up.weight", s->dim, apart ? s->ffn : 2 * s->ffn, 1.5f, true},
-        {"ffn_down.weight", s->ffn, s->dim, 1.5f, true},
+        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart && dense},
+        {"ffn_up.weight", s->dim, apart ? s->ffn : 2 * s->ffn, 1.5f, dense},
+        {"ffn_down.weight", s->ffn, s->dim, 1.5f, dense},
         {"post_ffw_norm.weight", s->dim, 0, 1.0f, !before},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
@@ -302,6 +339,7 @@ static void layer(maker *m, uint32_t i)
             matrix(m, name, list[k].cols, list[k].rows, (double)list[k].number);
         else if (list[k].present) vector(m, name, list[k].cols, list[k].number);
     }
+    if (!dense) experts(m, i);
 }
 
 /* ---- tokeniser ---- */
@@ -384,6 +422,7 @@ tiny_gguf_spec tiny_gguf_default(void)
 static void hyper_parameters(const maker *m)
 {
     const tiny_gguf_spec *s = m->s;
+    const char *arch = strcmp(s->arch, "mixtral") ? s->arch : "llama";
     const struct {
         const char *suffix;
         uint32_t v;
@@ -397,15 +436,18 @@ static void hyper_parameters(const maker *m)
         {"attention.key_length", s->head_dim},
         {"attention.value_length", s->head_dim},
         {"rope.dimension_count", s->head_dim},
+        {"expert_count", TINY_GGUF_EXPERTS},
+        {"expert_used_count", TINY_GGUF_EXPERTS_USED},
     };
+    const size_t of_experts = 2;
     char name[96];
-    if (!omitted(m, "general.architecture")) tiny_gguf_str(m->w, "general.architecture", s->arch);
+    if (!omitted(m, "general.architecture")) tiny_gguf_str(m->w, "general.architecture", arch);
     tiny_gguf_str(m->w, "general.name", "tiny");
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
-        snprintf(name, sizeof name, "%s.%s", s->arch, counts[i].suffix);
+    for (size_t i = 0; i < sizeof counts / sizeof *counts - (m->has_experts ? 0 : of_experts); i++) {
+        snprintf(name, sizeof name, "%s.%s", arch, counts[i].suffix);
         if (!omitted(m, name)) tiny_gguf_u32(m->w, name, counts[i].v);
     }
-    snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", s->arch);
+    snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", arch);
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 1e-5f);
     const struct {
         const char *suffix;
@@ -419,7 +461,7 @@ static void hyper_parameters(const maker *m)
         {"logit_scale", 3.0f, m->arch->has_multipliers},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-        snprintf(name, sizeof name, "%s.%s", s->arch, numbers[i].suffix);
+        snprintf(name, sizeof name, "%s.%s", arch, numbers[i].suffix);
         if (numbers[i].present && !omitted(m, name)) tiny_gguf_f32(m->w, name, numbers[i].v);
     }
 }
@@ -431,7 +473,8 @@ static uint8_t *build_far(const tiny_gguf_spec *s, uint32_t part, uint32_t parts
 {
     bt_arch number;
     const bt_arch_info *arch = bt_arch_find(&number, s->arch, strlen(s->arch));
-    maker m = {s, arch ? arch : bt_arch_of(BT_ARCH_LLAMA), tiny_gguf_new(3, 0), 0};
+    maker m = {.s = s, .arch = arch ? arch : bt_arch_of(BT_ARCH_LLAMA),
+               .has_experts = tiny_gguf_has_experts(s->arch), .w = tiny_gguf_new(3, 0)};
     m.w->hole = hole;
     m.w->part = part;
     m.w->parts = parts;

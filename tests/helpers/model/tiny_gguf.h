@@ -3,12 +3,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include "model/arch.h"
 
-/* Small GGUF files for tests: each architecture of model/arch.h, of any dimensions with random weights, and a small
- * tokeniser that works. Multipliers are 0.2 (scores), 0.75 (embedding), 0.375 (blocks) and 1/3 (logits). The same spec
- * gives the same bytes on every machine. Weights are small integers times a power of two, so that F32, F16, BF16 and
- * Q8_0 files of one seed hold exactly the same values (Q4_0 and Q4_1: the upper four bits of them). Failures of the
- * helper itself (out of memory, a bad spec) abort the test program. */
+/* Small GGUF files for tests: each architecture of model/arch.h, and mixtral, llama with experts, of any dimensions
+ * with random weights, and a small tokeniser that works. Multipliers are 0.2 (scores), 0.75 (embedding), 0.375 (blocks)
+ * and 1/3 (logits). The same spec gives the same bytes on every machine. Weights are small integers times a power of
+ * two, so that F32, F16, BF16 and Q8_0 files of one seed hold exactly the same values (Q4_0 and Q4_1: the upper four
+ * bits of them). Failures of the helper itself (out of memory, a bad spec) abort the test program. */
 
 /* ---- writing any GGUF: keys first, then tensors; the bytes are made by tiny_gguf_finish ---- */
 typedef struct tiny_gguf tiny_gguf;
@@ -33,7 +34,7 @@ uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 
 /* ---- a whole model ---- */
 typedef struct tiny_gguf_spec {
-    const char *arch; /* of model/arch.h; tensors as of llama where it is no such name */
+    const char *arch; /* of model/arch.h, or mixtral; tensors as of llama where it is no such name */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30; a matrix whose rows are
                       no multiple of the block is F32 */
@@ -50,6 +51,12 @@ typedef struct tiny_gguf_spec {
     void (*extra)(tiny_gguf *w, void *ud); /* called before the end, to add keys or tensors; or NULL */
     void *ud;
 } tiny_gguf_spec;
+
+/* The names that a walk over all architectures has: those of model/arch.h in their order, then mixtral. Models of
+ * experts have 8, of which a row chooses 3. */
+enum { TINY_GGUF_ARCHS = BT_ARCHS + 1, TINY_GGUF_EXPERTS = 8, TINY_GGUF_EXPERTS_USED = 3 };
+const char *tiny_gguf_arch(int i);
+bool tiny_gguf_has_experts(const char *arch);
 
 /* llama, 2 layers, dim 64, 4 heads, 2 kv heads, head_dim 16, ffn 96, vocabulary 384, ctx 512, F32, own output
  * matrix, BOS added, seed 1 */

@@ -400,7 +400,7 @@ static void nor_where_kv_is_of_8_bits(void **state)
 static void nor_with_another_architecture(void **state)
 {
     (void)state;
-    for (int a = BT_ARCH_QWEN2; a < BT_ARCHS; a++) run(bt_arch_of((bt_arch)a)->name, 11, 1 + (uint32_t)a % 2);
+    for (int a = BT_ARCH_QWEN2; a < TINY_GGUF_ARCHS; a++) run(tiny_gguf_arch(a), 11, 1 + (uint32_t)a % 2);
 }
 
 int main(void)

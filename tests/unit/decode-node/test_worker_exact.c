@@ -445,12 +445,14 @@ static void other_architectures_give_what_each_request_gives_alone(void **state)
     room r;
     uint64_t restarts = 0; /* a stop may come when its answer is over, so a few requests may have none */
     (void)state;
-    for (int a = BT_ARCH_QWEN2; a < BT_ARCHS; a++) {
-        open_room(&r, bt_arch_of((bt_arch)a)->name, "host", "host", 2, 4);
+    for (int a = BT_ARCH_QWEN2; a < TINY_GGUF_ARCHS; a++) {
+        const char *arch = tiny_gguf_arch(a);
+        open_room(&r, arch, "host", "host", 2, 4);
         soak(&r, 60);
         restarts += r.restarts;
         close_room(&r);
-        open_room(&r, bt_arch_of((bt_arch)a)->name, "npu", "npu", 1, 4);
+        if (tiny_gguf_has_experts(arch)) continue; /* no package has experts */
+        open_room(&r, arch, "npu", "npu", 1, 4);
         soak(&r, 40);
         restarts += r.restarts;
         close_room(&r);

@@ -156,11 +156,17 @@ static void add_more(tiny_gguf *w, void *ud)
     else tiny_gguf_u32(w, m->key, m->u);
 }
 
+static void not_normed(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_bool(w, "llama.expert_weights_norm", false);
+}
+
 static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(void **state)
 {
     (void)state;
     static const more cases[] = {
-        {"llama.expert_count", 8, 0, NULL, {0}},
+        {"qwen2.expert_count", 8, 0, NULL, {0}},
         {"llama.attention.sliding_window", 128, 0, NULL, {0}},
         {"llama.rope.scaling.type", 0, 0, "ntk", {0}},
         {"llama.attn_logit_softcapping", 0, 50.0f, NULL, {0}},
@@ -178,6 +184,7 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
         more m = cases[i];
+        if (i == 0) s.arch = "qwen2";
         s.extra = add_more;
         s.ud = &m;
         refuse(&s, BT_EVERSION, cases[i].s ? cases[i].s : cases[i].key);
@@ -237,6 +244,76 @@ static void tensors_of_another_architecture_are_refused_by_name(void **state)
         s.extra = add_more;
         s.ud = &m;
         refuse(&s, cases[i].e, cases[i].words);
+    }
+}
+
+/* Router rules and kinds of experts that no row of the list has, and values of the same keys that change
+ * nothing. */
+static void other_rules_of_routers_are_refused_by_name(void **state)
+{
+    (void)state;
+    static const struct {
+        more m;
+        bool is_fine;
+    } cases[] = {
+        {{"llama.expert_gating_func", 2, 0, NULL, {0}}, false},
+        {{"llama.expert_gating_func", 1, 0, NULL, {0}}, true},
+        {{"llama.expert_weights_scale", 0, 2.5f, NULL, {0}}, false},
+        {{"llama.expert_weights_scale", 0, 1.0f, NULL, {0}}, true},
+        {{"llama.expert_shared_count", 1, 0, NULL, {0}}, false},
+        {{"llama.expert_shared_feed_forward_length", 64, 0, NULL, {0}}, false},
+        {{"llama.expert_group_count", 8, 0, NULL, {0}}, false},
+        {{"llama.expert_group_used_count", 4, 0, NULL, {0}}, false},
+        {{"llama.expert_group_count", 1, 0, NULL, {0}}, true},
+        {{"llama.leading_dense_block_count", 1, 0, NULL, {0}}, false},
+        {{"llama.leading_dense_block_count", 0, 0, NULL, {0}}, true},
+        {{"llama.interleave_moe_layer_step", 2, 0, NULL, {0}}, false},
+        {{"llama.moe_every_n_layers", 2, 0, NULL, {0}}, false},
+        {{"blk.0.exp_probs_b.bias", 0, 0, NULL, {8, 0}}, false},
+        {{"blk.0.ffn_up_shexp.weight", 0, 0, NULL, {64, 96}}, false},
+    };
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "mixtral";
+    s.extra = add_more;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        more m = cases[i].m;
+        s.ud = &m;
+        if (cases[i].is_fine) {
+            tiny_model o = accept(&s);
+            tiny_model_close(&o);
+        } else refuse(&s, BT_EVERSION, m.key);
+    }
+    s.extra = not_normed;
+    refuse(&s, BT_EVERSION, "llama.expert_weights_norm is false");
+}
+
+/* Experts have a width of their own where the file says so, and every matrix has one of each. */
+static void experts_are_read_with_their_numbers(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    more width = {"qwen3moe.expert_feed_forward_length", 48, 0, NULL, {0}},
+         wrong = {"qwen3moe.expert_used_count", 9, 0, NULL, {0}};
+    s.arch = "qwen3moe";
+    tiny_model o = accept(&s);
+    assert_int_equal(o.m->hp.experts, TINY_GGUF_EXPERTS);
+    assert_int_equal(o.m->hp.experts_used, TINY_GGUF_EXPERTS_USED);
+    assert_int_equal(o.m->hp.ffn, s.ffn);
+    assert_int_equal(o.m->layer[1].w_down->dim[2], TINY_GGUF_EXPERTS);
+    tiny_model_close(&o);
+    s.extra = add_more;
+    s.ud = &width;
+    refuse(&s, BT_EFORMAT, "'blk.0.ffn_gate_exps.weight' has the shape 64 x 96 x 8; 64 x 48 x 8 is needed");
+    s.ud = &wrong;
+    s.omit = wrong.key;
+    refuse(&s, BT_EFORMAT, "expert_used_count is 9 of 8 experts");
+    s.extra = NULL;
+    refuse(&s, BT_EFORMAT, "qwen3moe.expert_used_count");
+    static const char *const names[] = {"qwen3moe.expert_count", "blk.1.ffn_gate_inp.weight",
+                                        "blk.0.ffn_up_exps.weight", "blk.1.ffn_down_exps.weight"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        s.omit = names[i];
+        refuse(&s, BT_EFORMAT, names[i]);
     }
 }
 
@@ -592,6 +669,8 @@ int main(void)
         cmocka_unit_test(the_last_norm_has_the_multiplier_of_the_logits),
         cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),
         cmocka_unit_test(llama_files_may_carry_biases_on_q_k_and_v),
+        cmocka_unit_test(other_rules_of_routers_are_refused_by_name),
+        cmocka_unit_test(experts_are_read_with_their_numbers),
         cmocka_unit_test(numbers_out_of_range_and_wrong_shapes_are_refused),
         cmocka_unit_test(a_token_list_of_another_length_than_the_embedding_is_refused),
         cmocka_unit_test(rope_tables_follow_base_factors_and_linear_scaling),

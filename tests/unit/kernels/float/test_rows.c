@@ -71,6 +71,21 @@ static void gelu_and_soft_cap_equal_ref_over_the_whole_range(void **state)
     }
 }
 
+static void dots_equal_ref(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t i = 0; i < COUNT(counts); i++)
+        for (size_t n = 1; n <= 9; n++) {
+            const size_t k = counts[i];
+            float *x = floats_rnd(k, 300), *w = floats_rnd(n * k, 300), *want = floats_rnd(n, 1),
+                  *y = floats_rnd(n, 1);
+            ref_kernels()->dots(want, x, w, n, k);
+            v->dots(y, x, w, n, k);
+            assert_memory_equal(y, want, n * sizeof *y);
+            free(x), free(w), free(want), free(y);
+        }
+}
+
 static void sums_and_silu_mul_equal_ref_and_work_in_place(void **state)
 {
     const bt_kernels *v = variant_of(state);
@@ -269,6 +284,7 @@ int main(void)
         cmocka_unit_test(rmsnorm_equals_ref_and_works_in_place),
         cmocka_unit_test(layernorm_equals_ref_and_works_in_place),
         cmocka_unit_test(gelu_and_soft_cap_equal_ref_over_the_whole_range),
+        cmocka_unit_test(dots_equal_ref),
         cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),
         cmocka_unit_test(rope_equals_ref_for_both_pairings),
