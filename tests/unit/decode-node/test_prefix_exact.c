@@ -70,10 +70,11 @@ static void open_worker(room *r, uint32_t elem_bytes)
     bt_decode *e = NULL;
     dc_worker_config c = {.slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5,
                           .ahead_tokens = 3};
-    const bt_prefill_config lc = {.engine = "npu", .ctx_tokens = CTX, .threads = 1,
+    const char *engine = r->kit.model->hp.experts ? "host" : "npu"; /* no package has experts */
+    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX, .threads = 1,
                                   .kv_elem_bytes = elem_bytes};
     if (bt_prefill_new(&r->prefill, r->kit.model,
-                       &(bt_prefill_config){.engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes},
+                       &(bt_prefill_config){.engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes},
                        &fault) < 0 ||
         bt_decode_new(&r->alone, r->kit.model,
                       &(bt_decode_config){.rows_max = 1, .kv_elem_bytes = elem_bytes}, &fault) < 0 ||
