@@ -304,6 +304,10 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     case BT_SHAPE_ROWS:
     case BT_SHAPE_PAIR:
     case BT_SHAPE_SELECT: break;
+    case BT_SHAPE_ROUTE: /* no instruction has these */
+    case BT_SHAPE_GATHER:
+    case BT_SHAPE_EXPERTS:
+    case BT_SHAPE_MIX: width = false; break;
     }
     if (!arg) return bad(w, "arg %u does not fit the operator", in->arg);
     return width ? BT_OK
