@@ -128,6 +128,15 @@ static void summarise(tool_bench_row *r, const moment *seen)
     r->read_bytes = tool_median(a, n);
 }
 
+/* A step of several rows reads the experts that any of them chose. */
+static void count_read(tool_bench_row *r, const bt_decode *d, const bt_decode_stats *before)
+{
+    const bt_decode_stats now = bt_decode_stats_of(d);
+    if (now.steps > before->steps)
+        r->bytes += (double)(now.read_bytes - before->read_bytes) / (double)(now.steps - before->steps) -
+                    (double)now.weight_bytes;
+}
+
 static bt_err time_row(tool_bench_row *r, job *j, const tool_machine *m, bt_fault *fault)
 {
     enum { WARM_STEPS = 3 };
@@ -139,6 +148,7 @@ static bt_err time_row(tool_bench_row *r, job *j, const tool_machine *m, bt_faul
              r->threads == 1 ? "" : "s");
     bt_wait_tell(NULL, words, 0, r->repetitions);
     bt_err e = repeat(j, r, r->prefill || r->tokens < WARM_STEPS ? r->tokens : WARM_STEPS, fault);
+    const bt_decode_stats warm = j->decode ? bt_decode_stats_of(j->decode) : (bt_decode_stats){0};
     for (size_t i = 0; e == BT_OK && i < r->repetitions; i++) {
         bt_wait_tell(NULL, words, i, r->repetitions);
         const moment before = look(r, m);
@@ -151,6 +161,7 @@ static bt_err time_row(tool_bench_row *r, job *j, const tool_machine *m, bt_faul
                            (before.read_bytes + after.read_bytes) / 2};
     }
     bt_wait_end();
+    if (e == BT_OK && j->decode) count_read(r, j->decode, &warm);
     if (e == BT_OK) summarise(r, seen);
     return e;
 }

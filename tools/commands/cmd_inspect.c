@@ -78,15 +78,17 @@ static bt_err inspect_memory_json(json_t **ret, const inspect_memory *c, bt_faul
                             [PREFILL] = {.prefill = BT_ENGINE_DEFAULT_PREFILL},
                             [DECODE] = {.decode = BT_ENGINE_DEFAULT_DECODE, .rows = BT_ENGINE_BATCH_ROWS}};
     bt_needs n[3];
-    bt_compile_needs compile;
+    bt_compile_needs compile = {0};
     bt_err e = BT_OK;
+    const bool has_package = !c->model->hp.experts; /* without one the engine of decoding computes prompts */
+    if (!has_package) want[PREFILL].prefill = BT_ENGINE_DEFAULT_DECODE;
     for (int i = 0; i < 3; i++) {
         want[i].want = &package;
         want[i].ctx_tokens = c->ctx_tokens;
         want[i].threads = c->threads;
         if (e == BT_OK) e = bt_needs_of(&n[i], c->model, &want[i], fault);
     }
-    if (e == BT_OK)
+    if (e == BT_OK && has_package)
         e = bt_obtain_needs(&compile, c->model, &package, c->ctx_tokens,
                             c->threads ? c->threads : bt_pool_cores(), fault);
     if (e != BT_OK) return e;
@@ -315,6 +317,7 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     printf("vocabulary    %u, output %s\ncontext       %u tokens, rope base %g\n", h->vocab,
            h->tied_output ? "tied to the embedding" : "separate", h->ctx, (double)h->rope_base);
     if (rope[0]) printf("rope scaling  %s\n", rope);
+    if (h->experts) printf("experts       %u in each layer, %u of a row\n", h->experts, h->experts_used);
     if (bt_arch_of(h->arch)->has_multipliers)
         printf("multipliers   scores %g, embedding %g, blocks %g, logits %g\n", (double)bt_hparams_scores(h),
                (double)bt_hparams_embed(h), (double)bt_hparams_add(h),
