@@ -156,7 +156,7 @@ static void an_answer_is_cut_to_what_nodes_hold_that_come_after_its_request(void
           *d =
               SPAWN("baton-decode", "-m", model, "--threads", "1", "--ctx-size", "256", "--gateway", control);
     if (!client_wait(x, spawn_patience(ANSWER_MS)) || client_status(x) != 200)
-        fail_msg("status %ld: %s", client_status(x), client_body(x));
+        fail_msg("status %ld: %s\n%s\n%s", client_status(x), client_body(x), spawn_err(p), spawn_err(d));
     const json_t *b = client_baton(x), *usage = json_object_get(client_json(x), "usage");
     assert_string_equal(json_string_value(json_object_get(b, "max_tokens_from")), "context");
     assert_int_equal(json_integer_value(json_object_get(usage, "total_tokens")), 256);
