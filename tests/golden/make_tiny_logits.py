@@ -1,5 +1,5 @@
 """Writes tests/unit/ref/tiny_logits.h: logits of small models in double precision, from the published definitions of Llama,
-Qwen2 and Qwen3, written here a second time with NumPy and the `gguf` package's own reader.
+Qwen2, Qwen3, Mixtral and Qwen3-MoE, written here a second time with NumPy and the `gguf` package's own reader.
 
     build/release/tests/unit/ref/test_ref write DIR      # the models, as GGUF files
     pip install gguf numpy && python3 make_tiny_logits.py DIR > ../unit/ref/tiny_logits.h
@@ -23,6 +23,25 @@ def field(r, key, default=None):
 
 def norm(x, w, eps):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * w
+
+
+def block(h, gate, up, down):
+    g = h @ gate.T
+    return (g / (1 + np.exp(-g)) * (h @ up.T)) @ down.T
+
+
+def experts(h, p, used):
+    """A softmax over the scores of all experts; the greatest are kept and divided by their sum."""
+    z = h @ p("ffn_gate_inp.weight").T
+    share = np.exp(z - z.max(-1, keepdims=True))
+    share /= share.sum(-1, keepdims=True)
+    y = np.zeros_like(h)
+    for t in range(len(h)):
+        best = np.argsort(-share[t], kind="stable")[:used]
+        for e in best:
+            one = [p(f"ffn_{m}_exps.weight")[e] for m in ("gate", "up", "down")]
+            y[t] += share[t][e] / share[t][best].sum() * block(h[t : t + 1], *one)[0]
+    return y
 
 
 def logits(path, ids):
@@ -57,7 +76,7 @@ def logits(path, ids):
         q = (h @ p("attn_q.weight").T + bias("attn_q.bias")).reshape(n, heads, size)
         k = (h @ p("attn_k.weight").T + bias("attn_k.bias")).reshape(n, groups, size)
         v = (h @ p("attn_v.weight").T + bias("attn_v.bias")).reshape(n, groups, size)
-        if arch == "qwen3":
+        if arch.startswith("qwen3"):
             q, k = norm(q, p("attn_q_norm.weight"), eps), norm(k, p("attn_k_norm.weight"), eps)
         q, k = rope(q), rope(k)
         k, v = np.repeat(k, heads // groups, axis=1), np.repeat(v, heads // groups, axis=1)
@@ -66,8 +85,10 @@ def logits(path, ids):
         score /= score.sum(-1, keepdims=True)
         x = x + np.einsum("hqk,khd->qhd", score, v).reshape(n, -1) @ p("attn_output.weight").T
         h = norm(x, p("ffn_norm.weight"), eps)
-        gate = h @ p("ffn_gate.weight").T
-        x = x + (gate / (1 + np.exp(-gate)) * (h @ p("ffn_up.weight").T)) @ p("ffn_down.weight").T
+        if f"blk.{i}.ffn_gate_inp.weight" in w:
+            x = x + experts(h, p, get("expert_used_count"))
+        else:
+            x = x + block(h, p("ffn_gate.weight"), p("ffn_up.weight"), p("ffn_down.weight"))
     x = norm(x[-1], w["output_norm.weight"], eps)
     return w.get("output.weight", w["token_embd.weight"]) @ x
 
@@ -77,7 +98,7 @@ print("// clang-format off")
 print("static const int32_t tiny_prompt[] = { " + ", ".join(map(str, PROMPT)) + " };")
 print("/* file, the first eight logits after the prompt, the ids of a greedy continuation */")
 print("static const struct { const char *name; double first[8]; int32_t ids[%d]; } tiny_logits[] = {" % STEPS)
-for name in ["llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-partial"]:
+for name in ["llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-partial", "qwen3moe", "mixtral"]:
     ids, out, first = list(PROMPT), [], None
     for _ in range(STEPS):
         z = logits(f"{sys.argv[1]}/{name}.gguf", ids)
