@@ -3,7 +3,8 @@
  *
  *   bench_grammar [GGUF...]
  *   bench_grammar draw GGUF TIMES SEED < SCHEMAS
- *       one schema a line; for each, lines "= answer", "? why it has no end" or "! why it is refused", and "."
+ *       one schema a line; for each, lines "= answer", "? why it has no end" or "! why it is refused", and
+ *       "."
  */
 #include "base/clock.h"
 #include "base/rng.h"
