@@ -16,7 +16,7 @@ bt_dims bt_costs_dims(const bt_model *m)
                  .kv_heads = h->kv_heads,
                  .head_dim = h->head_dim,
                  .vocab = h->vocab,
-                 .ffn_matrices = 3,
+                 .ffn_matrices = bt_arch_is_gated(h->arch) ? 3 : 2,
                  .has_qkv_bias = h->qkv_bias,
                  .has_qk_norm = h->qk_norm,
                  .rope_milli = (uint32_t)(h->rope.magnitude * 1000 + 0.5f),

@@ -99,7 +99,7 @@ static inline size_t bt_companion_ld(const bt_companion *c, size_t width)
 
 /* ---- passes ----
  * Outside a pass every function does its work at once. Between begin and end, the row-wise ones (embed,
- * rmsnorm, qk_norm, rope, kv_store, add, gated, round, select_rows, rotate, step) only note it. flush does what
+ * norm, qk_norm, rope, kv_store, add, gated, point, round, select_rows, rotate, step) only note it. flush does what
  * was noted; linear, attention and end call it too. Then every thread takes blocks of a few rows through all
  * noted steps: what one step hands to the next stays in that thread's caches, and threads are woken once.
  * Bits are the same either way. A step that cannot wait with the others makes them run first: it has another
@@ -131,10 +131,11 @@ void bt_companion_step(const bt_companion *c, size_t t, size_t width, const floa
 typedef void bt_companion_row_fn(float *y, const void *table, size_t id);
 void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float *y, size_t width, const int32_t *ids,
                         bt_companion_row_fn *row, const void *table, float scale, float pad);
-/* y = rmsnorm(x) * w for t rows of k; y may be x. */
-void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps, size_t t,
-                          size_t k);
-/* The same in place for each of `heads` heads of d in t rows. */
+/* y = fn(x, w) for t rows of k; fn: a kernel (kernels/kernels.h: rmsnorm, layernorm), y may be x. */
+typedef bt_rmsnorm_fn bt_companion_norm_fn;
+void bt_companion_norm(const bt_companion *c, bt_companion_norm_fn *fn, float *y, const float *x, const float *w,
+                       float eps, size_t t, size_t k);
+/* rmsnorm(x) * w in place for each of `heads` heads of d in t rows. */
 void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads, size_t d);
 /* x[batch * rows, heads * d] in place; cos, sin [positions, dims / 2] of every position; padding stays as it is. */
 void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float *x, size_t heads, size_t d, size_t dims,
@@ -162,6 +163,9 @@ void bt_companion_add(const bt_companion *c, float *restrict y, const float *res
 typedef void bt_companion_gate_fn(float *y, const float *g, const float *u, size_t count);
 void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *gate, const float *up, size_t t,
                         size_t k);
+/* y = fn(y), element by element; fn: a kernel (kernels/kernels.h: gelu). */
+typedef void bt_companion_point_fn(float *y, const float *x, size_t count);
+void bt_companion_point(const bt_companion *c, bt_companion_point_fn *fn, float *y, size_t t, size_t k);
 /* y = x, rounded to 16-bit floats (kernels/round16.h); y may be x. */
 void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const float *x, size_t t, size_t k);
 /* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4

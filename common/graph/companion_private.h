@@ -40,6 +40,8 @@ struct bt_companion_pass_step {
     const int32_t *ids;
     bt_companion_row_fn *row;
     bt_companion_gate_fn *gate;
+    bt_companion_norm_fn *norm;
+    bt_companion_point_fn *point;
     const bt_companion_rotation *rotation;
     bt_companion_step_fn *call;
     void *ud;

@@ -51,22 +51,23 @@ void bt_companion_embed(const bt_companion *c, const bt_companion_rows *r, float
 }
 
 /* heads: norms in a row; d: elements of each. */
-static void rmsnorm_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
-                         void *scratch)
+static void norm_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                      void *scratch)
 {
     const size_t ld = bt_companion_ld(c, s->k);
     (void)r0, (void)scratch;
-    if (s->heads == 1) c->kernels->rmsnorm(y, ld, x, ld, s->w, s->number, n, s->d);
-    else if (ld == s->k) c->kernels->rmsnorm(y, s->d, x, s->d, s->w, s->number, n * s->heads, s->d);
+    if (s->heads == 1) s->norm(y, ld, x, ld, s->w, s->number, n, s->d);
+    else if (ld == s->k) s->norm(y, s->d, x, s->d, s->w, s->number, n * s->heads, s->d);
     else
         for (size_t i = 0; i < n; i++)
-            c->kernels->rmsnorm(y + i * ld, s->d, x + i * ld, s->d, s->w, s->number, s->heads, s->d);
+            s->norm(y + i * ld, s->d, x + i * ld, s->d, s->w, s->number, s->heads, s->d);
 }
 
-void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const float *w, float eps,
-                          size_t t, size_t k)
+void bt_companion_norm(const bt_companion *c, bt_companion_norm_fn *fn, float *y, const float *x,
+                       const float *w, float eps, size_t t, size_t k)
 {
-    const step s = {.fn = rmsnorm_rows,
+    const step s = {.fn = norm_rows,
+                    .norm = fn,
                     .is_fresh = y != x,
                     .y = y,
                     .x = x,
@@ -83,15 +84,11 @@ void bt_companion_rmsnorm(const bt_companion *c, float *y, const float *x, const
 void bt_companion_qk_norm(const bt_companion *c, float *x, const float *w, float eps, size_t t, size_t heads,
                           size_t d)
 {
-    const step s = {.fn = rmsnorm_rows,
-                    .y = x,
-                    .x = x,
-                    .w = w,
-                    .number = eps,
-                    .k = heads * d,
-                    .heads = heads,
-                    .d = d,
-                    .area = {written_area(c, x, heads * d)},
+    const step s = {.fn = norm_rows, .norm = c->kernels->rmsnorm,
+                    .y = x,          .x = x,
+                    .w = w,          .number = eps,
+                    .k = heads * d,  .heads = heads,
+                    .d = d,          .area = {written_area(c, x, heads * d)},
                     .areas = 1};
     bt_companion_pass_add(c, &s, t);
 }
@@ -142,6 +139,23 @@ void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *
     const step s = {.fn = gated_rows, .gate = fn, .y = gate,
                     .x = up,          .k = k,     .area = {read_area(c, up, k), written_area(c, gate, k)},
                     .areas = 2};
+    bt_companion_pass_add(c, &s, t);
+}
+
+static void point_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
+                       void *scratch)
+{
+    const size_t ld = bt_companion_ld(c, s->k);
+    size_t runs;
+    const size_t elems = runs_of(c, &runs, n, s->k);
+    (void)x, (void)r0, (void)scratch;
+    for (size_t i = 0; i < runs; i++) s->point(y + i * ld, y + i * ld, elems);
+}
+
+void bt_companion_point(const bt_companion *c, bt_companion_point_fn *fn, float *y, size_t t, size_t k)
+{
+    const step s = {.fn = point_rows, .point = fn, .y = y, .k = k, .area = {written_area(c, y, k)},
+                    .areas = 1};
     bt_companion_pass_add(c, &s, t);
 }
 

@@ -31,7 +31,8 @@ bt_err bt_formula_eval(uint64_t *ret, bt_formula f, const bt_bind *b, bt_fault *
                       BT_SHAPE_##shape, \
                       BT_BESIDE_##beside, \
                       BT_CLASS_##class, \
-                      BT_PRICED_##price},
+                      BT_PRICED_##price, \
+                      weight},
 const bt_op_info bt_op_infos[BT_OP_KINDS] = {BT_OP_LIST(INFO, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)};
 
 const char *bt_op_name(bt_op_kind k) { return (unsigned)k < BT_OP_KINDS ? bt_op_infos[k].name : "?"; }
@@ -67,7 +68,8 @@ static uint32_t norm(builder *b, const char *name, bt_weight weight, uint32_t in
 {
     const bt_tensor *t = &b->g->tensor[in];
     const uint32_t out = tensor(b, name, BT_TENSOR_ACT, t->rows, t->width);
-    op(b, BT_OP_RMSNORM, weight, in, BT_GRAPH_NO_TENSOR, out);
+    const bool by_mean = bt_arch_of(b->g->hp.arch)->norm == BT_ARCH_MEAN;
+    op(b, by_mean ? BT_OP_LAYERNORM : BT_OP_RMSNORM, weight, in, BT_GRAPH_NO_TENSOR, out);
     return out;
 }
 
@@ -154,11 +156,13 @@ static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt
 {
     const bt_hparams *hp = &b->g->hp;
     if (hp->experts) return experts(b, f);
-    const uint32_t gate = linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn);
-    const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn);
-    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
-    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
-    return linear(b, "d", BT_WEIGHT_DOWN, gate, hp->dim);
+    const bool is_gated = bt_arch_is_gated(hp->arch);
+    const uint32_t gate = is_gated ? linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn) : BT_GRAPH_NO_TENSOR;
+    const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn), m = is_gated ? gate : up;
+    if (is_gated) op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    else op(b, BT_OP_GELU, BT_WEIGHT_NONE, up, BT_GRAPH_NO_TENSOR, up);
+    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, m, 1);
+    return linear(b, "d", BT_WEIGHT_DOWN, m, hp->dim);
 }
 
 static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
@@ -319,6 +323,7 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     switch ((bt_op_shape)info->shape) {
     case BT_SHAPE_IDS: return a->kind == BT_TENSOR_IDS && y_act;
     case BT_SHAPE_NORM: return a_act && y_act;
+    case BT_SHAPE_ROWS: return a_act && y_act && same_rows(a->rows, y->rows) && a->width == y->width;
     case BT_SHAPE_MATRIX: return a_act && (y_act || y->kind == BT_TENSOR_LOGITS);
     case BT_SHAPE_HEADS:
         return a_act &&
@@ -347,7 +352,6 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     case BT_SHAPE_MIX:
         return a_act && y_act && is_route(g, b) && same_rows(y->rows, b->rows) &&
                is_by_expert(g, a, b->rows) && a->width == y->width;
-    case BT_SHAPE_ROWS: break; /* of instructions alone */
     }
     return false;
 }

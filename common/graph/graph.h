@@ -75,7 +75,7 @@ typedef struct bt_graph {
 typedef struct bt_graph_options {
     bool rotate_embed;     /* R1: the rows of the embedding, each as one block */
     bool rotate_attention; /* R2: each head of the attention's output */
-    bool rotate_ffn;       /* R4: silu(gate) * up, each row as one block */
+    bool rotate_ffn;       /* R4: the input of down, each row as one block */
 } bt_graph_options;
 
 /* One description for all architectures: biases come with the weights, the columns of model/arch.h choose the steps.

@@ -14,15 +14,16 @@
  * OP: an operator of the graph (bt_op, graph/graph.h).
  *   inputs    how many tensors it reads
  *   in place  1: out is in[0]
- *   weight    1: it has one, a vector or a matrix
+ *   weight    1: it has one, a vector or a matrix; 2: a vector of weights with one of biases behind it
  *   by head   1: it works on each of `heads` parts of a row
  *   shape     what its tensors are like (bt_op_shape)
  *   beside    what it reads or writes beside its tensors and its weight (bt_op_beside)
  *   class     its word in profiles, which have whole classes on the NPU (BT_OP_CLASS_LIST); EDGE: it moves rows at the
  *             graph's edges, always on the companion
  *   price     what its time is made of (bt_op_price)
- *   run       OWN: by functions of its name; GATED: y = f(in[0]) * in[1], element by element, where the kernels alone
- *             differ: NAME in floats, int_NAME16 in integers
+ *   run       OWN: by functions of its name. Others differ in their kernels alone, NAME in floats, int_NAME16 in
+ *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; NORMED: rows
+ *             through a norm, whose form in integers is a function of its name
  *
  * Experts (ROUTE to MIX_ROWS) are of the float engines alone and have no instructions.
  *
@@ -54,9 +55,12 @@
   OP(EMBED,       embed,       1, 0, 1, 0, IDS,    NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  EMBED,       EMBED,         embed,          1, NONE,     NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
-  OP(RMSNORM,     rmsnorm,     1, 0, 1, 0, NORM,   NONE,      NORM,       MOVED,     OWN)                            \
+  OP(RMSNORM,     rmsnorm,     1, 0, 1, 0, NORM,   NONE,      NORM,       MOVED,     NORMED)                         \
   FLOATS(  RMSNORM,     RMSNORM,       rmsnorm,        3, F32,      NONE, F32,      NORM,       NONE)                \
   INTEGERS(RMSNORM,     INT_RMSNORM,   int_rmsnorm,   66, RESIDUAL, NONE, WIDE,     NORM,       SITE,     NORM)      \
+                                                                                                                     \
+  OP(LAYERNORM,   layernorm,   1, 0, 2, 0, NORM,   NONE,      NORM,       MOVED,     NORMED)                         \
+  FLOATS(  LAYERNORM,   LAYERNORM,     layernorm,     18, F32,      NONE, F32,      NORM,       NONE)                \
                                                                                                                      \
   OP(LINEAR,      linear,      1, 0, 1, 0, MATRIX, NONE,      LINEAR,     MATRIX,    OWN)                            \
   FLOATS(  LINEAR,      LINEAR_F16,    linear_f16,     4, F32,      NONE, F32,      F16_MATRIX, NONE)                \
@@ -86,6 +90,9 @@
   FLOATS(  SILU_MUL,    SILU_MUL,      silu_mul,      10, F32,      F32,  F32,      NONE,       NONE)                \
   INTEGERS(SILU_MUL,    INT_SILU_MUL,  int_silu_mul,  71, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
                                                                                                                      \
+  OP(GELU,        gelu,        1, 1, 0, 0, ROWS,   NONE,      ACTIVATION, MOVED,     POINT)                          \
+  FLOATS(  GELU,        GELU,          gelu,          19, F32,      NONE, F32,      NONE,       NONE)                \
+                                                                                                                     \
   OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
@@ -113,13 +120,14 @@
 
 /* The operators, with what their tensors are:
  *   EMBED        in[0] ids -> rows of the embedding
- *   RMSNORM, LINEAR   in[0] through the weight, LINEAR with its bias
+ *   RMSNORM, LAYERNORM, LINEAR   in[0] through the weight, LINEAR with its bias
  *   QK_NORM      rmsnorm of each head, or of the row as one (heads 1), in place
  *   ROPE         by each row's position, in place
  *   KV_STORE     in[0] k, in[1] v -> kv; rounds; rows of real tokens only
  *   ATTENTION    in[0] q, in[1] kv; causal
  *   ADD          in[0] + in[1], in place
  *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
+ *   GELU         gelu(in[0]), in place: up, where there is no gate
  *   SELECT_ROWS  the last real row of each sequence, or all rows
  *   ROTATE       rotates each of `heads` blocks, in place
  *   ROUTE        in[0] through the router -> the routes of each row: the experts that it chose, with their weights
@@ -141,7 +149,7 @@ const char *bt_op_class_name(bt_op_class c); /* "linear", "norm", ...; "edge" */
 
 /* The shape of an operator's tensors. By head, a row is `heads` parts. */
 typedef enum bt_op_shape {
-    BT_SHAPE_ROWS,    /* of an instruction that is no operator's: rows to rows of one width */
+    BT_SHAPE_ROWS,    /* rows to rows of one width; of instructions that are no operator's too */
     BT_SHAPE_IDS,     /* ids to rows that the weight makes of them */
     BT_SHAPE_NORM,    /* rows of the model's width, through a vector */
     BT_SHAPE_MATRIX,  /* rows of k to rows of n, or to logits */
@@ -169,6 +177,7 @@ typedef struct bt_op_info { /* a row of OP */
     uint8_t shape, beside; /* bt_op_shape, bt_op_beside */
     uint8_t class;         /* bt_op_class */
     uint8_t price;         /* bt_op_price */
+    uint8_t vectors;       /* of a norm's weight, each as long as the row */
 } bt_op_info;
 extern const bt_op_info bt_op_infos[BT_OP_KINDS];
 const char *bt_op_name(bt_op_kind k); /* "embed", "linear", ...; "?" */

@@ -130,11 +130,6 @@ static void run_embed(const run *r, const bt_step *s, const operands *o)
 
 static const float *vector_of(const run *r, const bt_step *s) { return r->layer->is[s->weight].vector; }
 
-static void run_rmsnorm(const run *r, const bt_step *s, const operands *o)
-{
-    bt_companion_rmsnorm(o->c, o->out, o->in0, vector_of(r, s), o->hp->rms_eps, o->t, o->width);
-}
-
 /* A group of linear steps over one input of t rows. Logits leave the arena: real rows only. */
 static void run_linear(const run *r, const bt_step *s, const operands *o)
 {
@@ -259,8 +254,20 @@ static void run_experts(const run *r, const bt_step *s, const operands *o)
     if (n) bt_companion_linear(o->c, w->expert, n, o->in0, begin[o->hp->experts], s->in_width[0]);
 }
 
-/* run_NAME of each gated product. */
+/* run_NAME of operators that differ in their kernels alone. */
 #define DEFINE_OWN(name)
+#define DEFINE_NORMED(name) \
+    static void run_##name(const run *r, const bt_step *s, const operands *o) \
+    { \
+        bt_companion_norm(o->c, o->c->kernels->name, o->out, o->in0, vector_of(r, s), o->hp->rms_eps, o->t, \
+                          o->width); \
+    }
+#define DEFINE_POINT(name) \
+    static void run_##name(const run *r, const bt_step *s, const operands *o) \
+    { \
+        (void)r, (void)s; \
+        bt_companion_point(o->c, o->c->kernels->name, o->out, o->t, o->width); \
+    }
 #define DEFINE_GATED(name) \
     static void run_##name(const run *r, const bt_step *s, const operands *o) \
     { \

@@ -5,14 +5,16 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(NAME, text, how, each, some, normed, around, split, scaled, mixed) \
+#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
                         .pairs = BT_ARCH_##how, \
                         .unrotated = each, \
                         .biases = BT_ARCH_##some, \
                         .qk_norm = BT_ARCH_##normed, \
+                        .norm = BT_ARCH_##by, \
                         .norms = BT_ARCH_##around, \
                         .matrices = BT_ARCH_##split, \
+                        .ffn = BT_ARCH_##between, \
                         .has_multipliers = scaled, \
                         .experts = BT_ARCH_##mixed},
 static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
@@ -27,6 +29,13 @@ bool bt_arch_rotates(bt_arch a, uint32_t layer)
 {
     const uint32_t each = bt_arch_of(a)->unrotated;
     return !each || (layer + 1) % each != 0;
+}
+
+bool bt_arch_is_gated(bt_arch a) { return bt_arch_of(a)->ffn != BT_ARCH_GELU; }
+
+uint32_t bt_arch_norm_elems(bt_arch a, uint32_t dim)
+{
+    return bt_arch_of(a)->norm == BT_ARCH_MEAN ? 2 * dim : dim;
 }
 
 const bt_arch_info *bt_arch_find(bt_arch *ret, const char *name, size_t len)

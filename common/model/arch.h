@@ -5,31 +5,34 @@
 #include <stdint.h>
 
 /* The one list of architectures. The reading of files, the graph, packages, names and messages are made of it; the
- * reference engine reads the same columns and computes by loops of its own. A row is a decoder-only transformer of
- * gated feed-forward blocks; its columns say where it is unlike llama:
+ * reference engine reads the same columns and computes by loops of its own. A row is a decoder-only transformer; its
+ * columns say where it is unlike llama:
  *   NAME, name   of bt_arch and of general.architecture. A row's place is its number in packages and model ids: rows
  *                are added at the end, never moved
  *   pairs        what the rotary embedding turns: ADJACENT (2i, 2i+1), HALVES (i, i + rope_dims / 2)
  *   unrotated    every so many layers, the last of them has no rotary embedding; 0: all have it
- *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER
+ *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER; ALL: every matrix of a layer has one
  *   qk_norm      q and k behind their matrices: NONE, an RMS norm of each head (HEADS) or of the whole row (ROWS)
+ *   norm         RMS; MEAN: by mean and variance, with a bias behind each weight
  *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x))
  *   matrices     APART; FUSED: attn_qkv has the rows of q, k and v, ffn_up those of gate and up
+ *   ffn          down(f): SWIGLU, f = silu(gate) * up; GELU, f = gelu(up) in the tanh form, without a gate
  *   multipliers  1: the file may have attention.scale, embedding_scale, residual_scale and logit_scale
  *   experts      the feed-forward block is one of expert_count that each row chooses by itself: NEVER; ALWAYS; MAYBE,
  *                where the file has that key
  * docs/architectures.md has the sources. */
 // clang-format off
 #define BT_ARCH_LIST(ARCH)                                                                                           \
-  /*   NAME,     name,     pairs,    unrotated, biases, qk_norm, norms, matrices, multipliers, experts */            \
-  ARCH(LLAMA,    llama,    ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   0,           MAYBE)                \
-  ARCH(QWEN2,    qwen2,    HALVES,   0,         ALWAYS, NONE,    BEFORE, APART,   0,           NEVER)                \
-  ARCH(QWEN3,    qwen3,    HALVES,   0,         MAYBE,  HEADS,   BEFORE, APART,   0,           NEVER)                \
-  ARCH(GRANITE,  granite,  ADJACENT, 0,         MAYBE,  NONE,    BEFORE, APART,   1,           NEVER)                \
-  ARCH(SMOLLM3,  smollm3,  ADJACENT, 4,         MAYBE,  NONE,    BEFORE, APART,   0,           NEVER)                \
-  ARCH(OLMO2,    olmo2,    HALVES,   0,         NEVER,  ROWS,    AFTER,  APART,   0,           NEVER)                \
-  ARCH(PHI3,     phi3,     HALVES,   0,         NEVER,  NONE,    BEFORE, FUSED,   0,           NEVER)                \
-  ARCH(QWEN3MOE, qwen3moe, HALVES,   0,         MAYBE,  HEADS,   BEFORE, APART,   0,           ALWAYS)
+  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, experts */              \
+  ARCH(LLAMA,      llama,      ADJACENT, 0,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     MAYBE)         \
+  ARCH(QWEN2,      qwen2,      HALVES,   0,   ALWAYS, NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
+  ARCH(QWEN3,      qwen3,      HALVES,   0,   MAYBE,  HEADS,   RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
+  ARCH(GRANITE,    granite,    ADJACENT, 0,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 1,     NEVER)         \
+  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
+  ARCH(OLMO2,      olmo2,      HALVES,   0,   NEVER,  ROWS,    RMS,  AFTER,  APART,    SWIGLU, 0,     NEVER)         \
+  ARCH(PHI3,       phi3,       HALVES,   0,   NEVER,  NONE,    RMS,  BEFORE, FUSED,    SWIGLU, 0,     NEVER)         \
+  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0,   MAYBE,  HEADS,   RMS,  BEFORE, APART,    SWIGLU, 0,     ALWAYS)        \
+  ARCH(STARCODER2, starcoder2, HALVES,   0,   ALL,    NONE,    MEAN, BEFORE, APART,    GELU,   0,     NEVER)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
@@ -37,10 +40,12 @@ typedef enum bt_arch { BT_ARCH_LIST(BT_ARCH_NUMBER) BT_ARCHS } bt_arch;
 #undef BT_ARCH_NUMBER
 
 typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES } bt_arch_pairs;
-typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER } bt_arch_has;
+typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER, BT_ARCH_ALL } bt_arch_has;
 typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS } bt_arch_qk_norm;
+typedef enum bt_arch_norm { BT_ARCH_RMS, BT_ARCH_MEAN } bt_arch_norm;
 typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER } bt_arch_norms;
 typedef enum bt_arch_matrices { BT_ARCH_APART, BT_ARCH_FUSED } bt_arch_matrices;
+typedef enum bt_arch_ffn { BT_ARCH_SWIGLU, BT_ARCH_GELU } bt_arch_ffn;
 
 typedef struct bt_arch_info { /* a row */
     const char *name;
@@ -48,8 +53,10 @@ typedef struct bt_arch_info { /* a row */
     uint32_t unrotated;
     bt_arch_has biases;
     bt_arch_qk_norm qk_norm;
+    bt_arch_norm norm;
     bt_arch_norms norms;
     bt_arch_matrices matrices;
+    bt_arch_ffn ffn;
     bool has_multipliers;
     bt_arch_has experts;
 } bt_arch_info;
@@ -57,6 +64,10 @@ typedef struct bt_arch_info { /* a row */
 const bt_arch_info *bt_arch_of(bt_arch a); /* a < BT_ARCHS */
 /* Whether q and k of a layer are turned by their positions. */
 bool bt_arch_rotates(bt_arch a, uint32_t layer);
+/* Whether the feed-forward blocks have a gate. */
+bool bt_arch_is_gated(bt_arch a);
+/* The elements of a norm of rows `dim` wide: its weights, and behind them its biases where it has them. */
+uint32_t bt_arch_norm_elems(bt_arch a, uint32_t dim);
 /* The row of this name, which need not end in NUL; NULL: there is none. *ret: its number. */
 const bt_arch_info *bt_arch_find(bt_arch *ret, const char *name, size_t len);
 /* All names, as "llama, qwen2 and qwen3". */

@@ -229,5 +229,9 @@ const uint8_t *bt_gguf_head(size_t *ret_bytes, const bt_gguf *g)
 void bt_gguf_let_go(const bt_gguf *g, const uint8_t *begin, size_t bytes)
 {
     const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), at = (uintptr_t)begin / page * page;
-    if (g->mapped && bytes) (void)madvise((void *)at, (uintptr_t)begin + bytes - at, MADV_DONTNEED);
+    bool is_in_file = begin >= g->base && begin < g->base + g->len;
+    for (size_t i = 0; i < g->parts; i++)
+        is_in_file = is_in_file || (begin >= g->part[i]->base && begin < g->part[i]->base + g->part[i]->len);
+    if (g->mapped && bytes && is_in_file)
+        (void)madvise((void *)at, (uintptr_t)begin + bytes - at, MADV_DONTNEED);
 }

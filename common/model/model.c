@@ -18,14 +18,14 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { KEY_CHARS = 96, SHOWN_CHARS = 41, FUSED_PARTS = 5 }; /* of a layer: q, k, v; gate, up */
+enum { KEY_CHARS = 96, SHOWN_CHARS = 41, LAYER_MADE = 5 }; /* of a layer: q, k, v, gate, up; or two norms */
 
 typedef struct loading {
     const bt_gguf *g;
     const bt_arch_info *arch;
     bt_model *m;
-    bool *known; /* [tensor_count]: tensors that have found their place */
-    size_t made; /* of m->made */
+    bool *known;         /* [tensor_count]: tensors that have found their place */
+    size_t made, joined; /* of m->made; norms in m->joined */
     bt_fault *fault;
 } loading;
 
@@ -323,7 +323,10 @@ static bt_err read_hparams(loading *l)
         (e = read_count(&hp->heads, l, "attention.head_count", 0, BT_MODEL_MAX_HEADS)) < 0 ||
         (e = read_count(&hp->kv_heads, l, "attention.head_count_kv", hp->heads, BT_MODEL_MAX_HEADS)) < 0 ||
         (e = read_count(&hp->ctx, l, "context_length", 0, BT_MODEL_MAX_CTX)) < 0 ||
-        (e = read_positive(&hp->rms_eps, l, "attention.layer_norm_rms_epsilon", 0, 1.0f)) < 0 ||
+        (e = read_positive(&hp->rms_eps, l,
+                           l->arch->norm == BT_ARCH_MEAN ? "attention.layer_norm_epsilon"
+                                                         : "attention.layer_norm_rms_epsilon",
+                           0, 1.0f)) < 0 ||
         (e = read_positive(&hp->rope_base, l, "rope.freq_base", 10000.0f, 1e12f)) < 0)
         return e;
     if (hp->heads % hp->kv_heads)
@@ -412,6 +415,24 @@ static const bt_gguf_tensor *part_of(loading *l, const bt_gguf_tensor *whole, si
     return t;
 }
 
+/* The norm with its bias behind its weights, as one tensor in f32. bias NULL: as it is. */
+static const bt_gguf_tensor *joined(loading *l, const bt_gguf_tensor *norm, const bt_gguf_tensor *bias)
+{
+    const size_t n = l->m->hp.dim;
+    if (!norm || !bias) return norm;
+    bt_gguf_tensor *t = &l->m->made[l->made++];
+    float *at = l->m->joined + 2 * n * l->joined++;
+    *t = *norm;
+    t->type = BT_QUANT_F32;
+    t->dim[0] = 2 * n;
+    t->bytes = t->row_bytes = 2 * n * sizeof *at;
+    if (!norm->data || !bias->data) return t; /* the file ends behind its header */
+    bt_model_row_f32(at, norm, 0);
+    bt_model_row_f32(at + n, bias, 0);
+    t->data = (const uint8_t *)at;
+    return t;
+}
+
 /* Matrices that the file has as one, from its first row on. */
 static bt_err find_fused(loading *l, uint32_t i)
 {
@@ -451,10 +472,12 @@ static bt_err find_layer(loading *l, uint32_t i)
     bt_layer_tensors *x = &l->m->layer[i];
     const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
                  kv = (size_t)hp->kv_heads * e_dim;
-    const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases != BT_ARCH_ALWAYS,
+    const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases == BT_ARCH_MAYBE,
                is_after = l->arch->norms == BT_ARCH_AFTER, by_row = l->arch->qk_norm == BT_ARCH_ROWS,
                has_biases = l->arch->biases != BT_ARCH_NEVER, is_fused = l->arch->matrices == BT_ARCH_FUSED,
-               has_parts = is_fused || hp->experts > 0;
+               has_parts = is_fused || hp->experts > 0, of_rest = l->arch->biases == BT_ARCH_ALL,
+               no_gate = has_parts || !bt_arch_is_gated(hp->arch), by_mean = l->arch->norm == BT_ARCH_MEAN;
+    const bt_gguf_tensor *attn_bias = NULL, *ffn_bias = NULL;
     struct {
         const char *suffix;
         const bt_gguf_tensor **ret;
@@ -462,6 +485,7 @@ static bt_err find_layer(loading *l, uint32_t i)
         bool optional, is_absent;
     } want[] = {
         {is_after ? "post_attention_norm.weight" : "attn_norm.weight", &x->attn_norm, d, 0, false, false},
+        {"attn_norm.bias", &attn_bias, d, 0, false, !by_mean},
         {"attn_q.weight", &x->wq, d, q, false, is_fused},
         {"attn_k.weight", &x->wk, d, kv, false, is_fused},
         {"attn_v.weight", &x->wv, d, kv, false, is_fused},
@@ -471,10 +495,14 @@ static bt_err find_layer(loading *l, uint32_t i)
         {"attn_q_norm.weight", &x->q_norm, by_row ? q : e_dim, 0, no_norm, false},
         {"attn_k_norm.weight", &x->k_norm, by_row ? kv : e_dim, 0, no_norm, false},
         {"attn_output.weight", &x->wo, q, d, false, false},
+        {"attn_output.bias", &x->bo, d, 0, false, !of_rest},
         {is_after ? "post_ffw_norm.weight" : "ffn_norm.weight", &x->ffn_norm, d, 0, false, false},
-        {"ffn_gate.weight", &x->w_gate, d, f, false, has_parts},
+        {"ffn_norm.bias", &ffn_bias, d, 0, false, !by_mean},
+        {"ffn_gate.weight", &x->w_gate, d, f, false, no_gate},
         {"ffn_up.weight", &x->w_up, d, f, false, has_parts},
+        {"ffn_up.bias", &x->b_up, f, 0, false, !of_rest},
         {"ffn_down.weight", &x->w_down, f, d, false, hp->experts > 0},
+        {"ffn_down.bias", &x->b_down, d, 0, false, !of_rest},
     };
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         char name[KEY_CHARS];
@@ -486,6 +514,8 @@ static bt_err find_layer(loading *l, uint32_t i)
     if (no_norm && (x->q_norm || x->k_norm))
         return bt_fail(l->fault, BT_EVERSION, "tensor 'blk.%u.attn_%c_norm.weight': %s has no such norm", i,
                        x->q_norm ? 'q' : 'k', l->arch->name);
+    x->attn_norm = joined(l, x->attn_norm, attn_bias);
+    x->ffn_norm = joined(l, x->ffn_norm, ffn_bias);
     bt_err e = is_fused ? find_fused(l, i) : BT_OK;
     if (e == BT_OK && hp->experts) e = find_experts(l, i);
     return e < 0 ? e : check_biases(l, i);
@@ -517,12 +547,16 @@ static bt_err find_tensors(loading *l)
         return bt_fail(l->fault, BT_ELIMIT, "a vocabulary of %zu; 1 to %d is allowed", t->rows,
                        BT_MODEL_MAX_VOCAB);
     hp->vocab = t ? (uint32_t)t->rows : 1;
+    const bt_gguf_tensor *bias = NULL;
+    const bool by_mean = l->arch->norm == BT_ARCH_MEAN;
     bt_err e;
     if ((e = find(&m->embed, l, "token_embd.weight", hp->dim, hp->vocab, false)) < 0 ||
         (e = find(&m->out_norm, l, "output_norm.weight", hp->dim, 0, false)) < 0 ||
+        (by_mean && (e = find(&bias, l, "output_norm.bias", hp->dim, 0, false)) < 0) ||
         (e = find(&m->output, l, "output.weight", hp->dim, hp->vocab, true)) < 0 ||
         (e = find_rope_factors(l)) < 0)
         return e;
+    m->out_norm = joined(l, m->out_norm, bias);
     hp->tied_output = m->output == NULL;
     if (hp->tied_output) m->output = m->embed;
     for (uint32_t i = 0; i < hp->layers; i++)
@@ -573,7 +607,7 @@ static bt_err check_rope_factors(const loading *l)
 static bt_err scale_logits(loading *l)
 {
     bt_model *m = l->m;
-    const size_t n = m->hp.dim;
+    const size_t n = (size_t)m->out_norm->dim[0];
     bt_gguf_tensor *t = &m->made[l->made++];
     m->scaled_norm = calloc(n, sizeof *m->scaled_norm);
     if (!m->scaled_norm) return bt_fail(l->fault, BT_ENOMEM, "out of memory for a norm");
@@ -618,8 +652,10 @@ static bt_err from_gguf(bt_model **ret, bt_gguf *g, bool is_head, bt_fault *faul
     }
     if ((e = find_arch(&l)) < 0 || (e = read_hparams(&l)) < 0) goto out;
     l.m->layer = calloc(l.m->hp.layers, sizeof *l.m->layer);
-    l.m->made = calloc((size_t)l.m->hp.layers * FUSED_PARTS + 1, sizeof *l.m->made);
-    if (!l.m->layer || !l.m->made) {
+    l.m->made = calloc((size_t)l.m->hp.layers * LAYER_MADE + 2, sizeof *l.m->made);
+    if (l.arch->norm == BT_ARCH_MEAN)
+        l.m->joined = calloc(2 * (2 * (size_t)l.m->hp.layers + 1) * l.m->hp.dim, sizeof *l.m->joined);
+    if (!l.m->layer || !l.m->made || (l.arch->norm == BT_ARCH_MEAN && !l.m->joined)) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for %u layers", l.m->hp.layers);
         goto out;
     }
@@ -673,6 +709,7 @@ void bt_model_close(bt_model *m)
     bt_gguf_close(m->file);
     free(m->made);
     free(m->scaled_norm);
+    free(m->joined);
     free(m->layer);
     free(m);
 }

@@ -46,7 +46,7 @@ typedef struct bt_hparams {
     float rope_base;    /* freq_i = rope_base^(-2i/rope_dims) / factor_i * rope_scale; for yarn see rope.h */
     float rope_scale;   /* 1 / scaling factor; 1 where the file has none */
     bt_rope rope;
-    float rms_eps;
+    float rms_eps; /* of every norm, by mean and variance too */
     bt_multipliers times;
     bool tied_output; /* no output.weight: the embedding is the output matrix */
     bool qkv_bias, qk_norm;
@@ -58,8 +58,8 @@ float bt_hparams_embed(const bt_hparams *hp);
 float bt_hparams_add(const bt_hparams *hp);
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
-    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *ffn_norm, *w_gate, *w_up,
-        *w_down, *router; /* experts: [F, D, experts], twice, [D, F, experts], and [experts, D] of the router */
+    const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *bo, *ffn_norm, *w_gate,
+        *w_up, *b_up, *w_down, *b_down, *router; /* experts: [F, D, experts], twice, [D, F, experts]; [experts, D] */
 } bt_layer_tensors;
 
 typedef struct bt_model {
@@ -68,9 +68,10 @@ typedef struct bt_model {
     const bt_gguf_tensor *embed, *out_norm, *output; /* output == embed where tied */
     const bt_gguf_tensor *rope_freqs; /* factor_i, or NULL; for longrope the long or the short factors, see rope.h */
     bt_layer_tensors *layer;          /* [L] */
-    bt_gguf_tensor *made; /* tensors that no file has as they are, owned: parts of fused ones, a scaled norm, or
-                             all of a model without a file */
+    bt_gguf_tensor *made; /* tensors that no file has as they are, owned: parts of fused ones, norms with their
+                             biases behind them, a scaled norm, or all of a model without a file */
     float *scaled_norm;   /* what out_norm reads where logits have a multiplier, owned; else NULL */
+    float *joined;        /* what norms with biases read, owned; else NULL */
     char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
                        head_dim, rope, multipliers and experts of a row: models with equal ids may read each other's KV

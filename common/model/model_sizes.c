@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 14 }; /* ggml types; tensors of no layer, of a layer */
+enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 17 }; /* ggml types; tensors of no layer, of a layer */
 
 static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
 {
@@ -27,19 +27,24 @@ static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
     const bt_hparams *hp = &m->hp;
     const uint64_t d = hp->dim, f = hp->ffn, q = (uint64_t)hp->heads * hp->head_dim,
                    kv = (uint64_t)hp->kv_heads * hp->head_dim;
-    x->attn_norm = make(m, at, d, 0);
-    x->ffn_norm = make(m, at, d, 0);
+    x->attn_norm = make(m, at, bt_arch_norm_elems(hp->arch, hp->dim), 0);
+    x->ffn_norm = make(m, at, bt_arch_norm_elems(hp->arch, hp->dim), 0);
     x->wq = make(m, at, d, q);
     x->wk = make(m, at, d, kv);
     x->wv = make(m, at, d, kv);
     x->wo = make(m, at, q, d);
-    x->w_gate = make(m, at, d, f);
+    if (bt_arch_is_gated(hp->arch)) x->w_gate = make(m, at, d, f);
     x->w_up = make(m, at, d, f);
     x->w_down = make(m, at, f, d);
     if (hp->qkv_bias) {
         x->bq = make(m, at, q, 0);
         x->bk = make(m, at, kv, 0);
         x->bv = make(m, at, kv, 0);
+    }
+    if (bt_arch_of(hp->arch)->biases == BT_ARCH_ALL) {
+        x->bo = make(m, at, d, 0);
+        x->b_up = make(m, at, f, 0);
+        x->b_down = make(m, at, d, 0);
     }
     if (hp->qk_norm) {
         const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
@@ -76,7 +81,7 @@ bt_err bt_model_of_sizes(bt_model **ret, const bt_hparams *hp, const char *name,
     m->hp = *hp;
     snprintf(m->name, sizeof m->name, "%s", name);
     m->embed = make(m, &at, hp->dim, hp->vocab);
-    m->out_norm = make(m, &at, hp->dim, 0);
+    m->out_norm = make(m, &at, bt_arch_norm_elems(hp->arch, hp->dim), 0);
     m->output = hp->tied_output ? m->embed : make(m, &at, hp->dim, hp->vocab);
     for (uint32_t i = 0; i < hp->layers; i++) make_layer(m, &at, &m->layer[i]);
     *ret = m;

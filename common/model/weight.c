@@ -45,10 +45,14 @@ const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_wei
 const bt_gguf_tensor *bt_weight_bias(const bt_model *m, uint32_t layer, bt_weight w)
 {
     if (layer >= m->hp.layers) return NULL;
-    return w == BT_WEIGHT_Q   ? m->layer[layer].bq
-           : w == BT_WEIGHT_K ? m->layer[layer].bk
-           : w == BT_WEIGHT_V ? m->layer[layer].bv
-                              : NULL;
+    const bt_layer_tensors *t = &m->layer[layer];
+    return w == BT_WEIGHT_Q      ? t->bq
+           : w == BT_WEIGHT_K    ? t->bk
+           : w == BT_WEIGHT_V    ? t->bv
+           : w == BT_WEIGHT_O    ? t->bo
+           : w == BT_WEIGHT_UP   ? t->b_up
+           : w == BT_WEIGHT_DOWN ? t->b_down
+                                 : NULL;
 }
 
 bt_weight bt_weight_next(const bt_model *m, uint32_t *layer, bt_weight w)

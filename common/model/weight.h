@@ -13,12 +13,12 @@ typedef enum bt_weight {
     BT_WEIGHT_EMBED, /* [V, D], read from the file */
     BT_WEIGHT_ATTN_NORM,
     BT_WEIGHT_FFN_NORM,
-    BT_WEIGHT_OUT_NORM, /* [D] */
+    BT_WEIGHT_OUT_NORM, /* [D], or [2 D] with biases behind the weights */
     BT_WEIGHT_Q_NORM,
     BT_WEIGHT_K_NORM, /* [E], qwen3 */
     BT_WEIGHT_Q,
     BT_WEIGHT_K,
-    BT_WEIGHT_V, /* [H*E, D], [G*E, D] twice; biases in qwen2 */
+    BT_WEIGHT_V, /* [H*E, D], [G*E, D] twice; biases of the file's choice, or always */
     BT_WEIGHT_O, /* [D, H*E] */
     BT_WEIGHT_GATE,
     BT_WEIGHT_UP,

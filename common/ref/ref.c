@@ -25,7 +25,8 @@ typedef struct matrix {
 } matrix;
 
 typedef struct ref_layer {
-    float *attn_norm, *ffn_norm, *q_norm, *k_norm, *bq, *bk, *bv; /* NULL where the architecture has none */
+    float *attn_norm, *ffn_norm, *q_norm, *k_norm; /* NULL where the architecture has none */
+    float *bq, *bk, *bv, *bo, *b_up, *b_down;
     matrix wq, wk, wv, wo, gate, up, down;
     float *router;                     /* [experts, D]; NULL: there are none */
     matrix *gate_of, *up_of, *down_of; /* [experts], in place of gate, up and down */
@@ -164,6 +165,9 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
         {&x->bq, t->bq},
         {&x->bk, t->bk},
         {&x->bv, t->bv},
+        {&x->bo, t->bo},
+        {&x->b_up, t->b_up},
+        {&x->b_down, t->b_down},
     };
     struct {
         matrix *m;
@@ -177,7 +181,8 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
     bt_err e = t->router ? load_experts(x, r, t, fault) : BT_OK;
     for (size_t i = 0; e == BT_OK && i < sizeof vectors / sizeof *vectors; i++)
         e = load_vector(vectors[i].ret, vectors[i].t, fault);
-    for (size_t i = 0; e == BT_OK && i < loaded; i++) e = load_matrix(matrices[i].m, r, matrices[i].t, fault);
+    for (size_t i = 0; e == BT_OK && i < loaded; i++)
+        if (matrices[i].t) e = load_matrix(matrices[i].m, r, matrices[i].t, fault);
     return e;
 }
 
@@ -212,8 +217,9 @@ void bt_ref_free(bt_ref *r)
     if (!r) return;
     for (uint32_t i = 0; r->layer && i < r->m->hp.layers; i++) {
         ref_layer *x = &r->layer[i];
-        float *const all[] = {x->attn_norm, x->ffn_norm, x->q_norm, x->k_norm, x->bq,     x->bk,   x->bv,
-                              x->wq.w,      x->wk.w,     x->wv.w,   x->wo.w,   x->gate.w, x->up.w, x->down.w};
+        float *const all[] = {x->bo,     x->b_up, x->b_down, x->attn_norm, x->ffn_norm, x->q_norm,
+                              x->k_norm, x->bq,   x->bk,     x->bv,        x->wq.w,     x->wk.w,
+                              x->wv.w,   x->wo.w, x->gate.w, x->up.w,      x->down.w};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
         matrix *const of[] = {x->gate_of, x->up_of, x->down_of};
         for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
@@ -334,6 +340,28 @@ static void rms_norm(float *y, const float *x, const float *w, size_t n, float e
     for (size_t i = 0; i < n; i++) y[i] = x[i] * scale * w[i];
 }
 
+/* The norm of a row of the residual stream; one by mean and variance has its n biases behind its n weights.
+ */
+static void norm_row(const bt_hparams *hp, float *y, const float *x, const float *w)
+{
+    const size_t n = hp->dim;
+    double mean = 0, square = 0;
+    if (bt_arch_of(hp->arch)->norm == BT_ARCH_RMS) {
+        rms_norm(y, x, w, n, hp->rms_eps);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) mean += (double)x[i] / (double)n;
+    for (size_t i = 0; i < n; i++) square += ((double)x[i] - mean) * ((double)x[i] - mean);
+    const double scale = 1.0 / sqrt(square / (double)n + (double)hp->rms_eps);
+    for (size_t i = 0; i < n; i++) y[i] = (float)(((double)x[i] - mean) * scale) * w[i] + w[n + i];
+}
+
+static float gelu(float x)
+{
+    const double v = (double)x;
+    return (float)(0.5 * v * (1.0 + tanh(0.79788456080286535588 * (v + 0.044715 * v * v * v))));
+}
+
 /* Norm of one row's heads, or of the row, and rotary embedding, in place; some layers have no rotary
  * embedding. */
 static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, const float *norm, size_t pos)
@@ -421,7 +449,7 @@ static void read_rows(work *w, const float *x, const float *norm, size_t rows)
     const size_t d = hp->dim;
     if (bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER) memcpy(w->h, x, rows * d * sizeof *x);
     else
-        for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, x + t * d, norm, d, hp->rms_eps);
+        for (size_t t = 0; t < rows; t++) norm_row(hp, w->h + t * d, x + t * d, norm);
 }
 
 /* x += h, or norm(h), times the multiplier. */
@@ -431,7 +459,7 @@ static void add_rows(work *w, float *x, const float *norm, size_t rows)
     const size_t d = hp->dim;
     const float by = hp->times.add > 0 ? hp->times.add : 1;
     if (bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER)
-        for (size_t t = 0; t < rows; t++) rms_norm(w->h + t * d, w->h + t * d, norm, d, hp->rms_eps);
+        for (size_t t = 0; t < rows; t++) norm_row(hp, w->h + t * d, w->h + t * d, norm);
     for (size_t i = 0; i < rows * d; i++) x[i] += by * w->h[i];
 }
 
@@ -503,7 +531,7 @@ static void run_experts(work *w, const ref_layer *l, size_t rows)
 }
 
 /* x += attention(norm(x)); x += down(silu(gate(norm(x))) * up(norm(x))), for rows first .. first + rows - 1.
- * Norms may stand behind: x += norm(attention(x)). */
+ * Norms may stand behind: x += norm(attention(x)). Without a gate: x += down(gelu(up(norm(x)))). */
 static void run_layer(work *w, size_t layer, size_t first, size_t rows)
 {
     const bt_ref *r = w->r;
@@ -517,12 +545,17 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
         rotate_heads(r, layer, w->q + t * q_width, hp->heads, l->q_norm, w->pos0 + first + t);
     attend_job job = {w, layer, first, rows};
     bt_pool_run(r->pool, attend_part, &job);
-    multiply(r, w->h, d, w->att, rows, &l->wo, NULL);
+    multiply(r, w->h, d, w->att, rows, &l->wo, l->bo);
     add_rows(w, x, l->attn_norm, rows);
 
     read_rows(w, x, l->ffn_norm, rows);
     if (hp->experts) run_experts(w, l, rows);
-    else feed_forward(w, w->h, w->h, rows, &l->gate, &l->up, &l->down);
+    else if (l->gate.w) feed_forward(w, w->h, w->h, rows, &l->gate, &l->up, &l->down);
+    else {
+        multiply(r, w->up, hp->ffn, w->h, rows, &l->up, l->b_up);
+        for (size_t i = 0; i < rows * hp->ffn; i++) w->up[i] = gelu(w->up[i]);
+        multiply(r, w->h, d, w->up, rows, &l->down, l->b_down);
+    }
     add_rows(w, x, l->ffn_norm, rows);
 }
 
@@ -544,7 +577,7 @@ static bt_err run_prompt(work *w, const int32_t *ids, size_t n, float *logits, b
         if (cancelled(w)) return bt_fail(fault, BT_ECANCEL, "cancelled");
         const size_t rows = n - first < BLOCK ? n - first : BLOCK;
         for (size_t t = 0; t < rows; t++)
-            rms_norm(w->h + t * hp->dim, w->x + (first + t) * hp->dim, w->r->out_norm, hp->dim, hp->rms_eps);
+            norm_row(hp, w->h + t * hp->dim, w->x + (first + t) * hp->dim, w->r->out_norm);
         multiply(w->r, logits + (all_logits ? first * hp->vocab : 0), hp->vocab, w->h, rows, &w->r->output,
                  NULL);
     }

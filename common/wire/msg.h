@@ -151,7 +151,7 @@ static inline void bt_msg_device_work_add(bt_msg_device_work *sum, const bt_msg_
     sum->paced_us += more->paced_us;
     sum->late_us += more->late_us;
 }
-enum { BT_MSG_MAX_DEVICE_PARTS = 20, BT_MSG_MAX_DEVICE_ENERGY = 2 };
+enum { BT_MSG_MAX_DEVICE_PARTS = 32, BT_MSG_MAX_DEVICE_ENERGY = 2 };
 typedef struct bt_msg_device_prompt { /* a prompt's device time in parts, and its KV on the link */
     uint64_t transfer_ns, exposed_ns, npu_ns, edges_ns, sync_ns, session_ns, spill_ns;
     uint32_t parts_len;

@@ -13,7 +13,7 @@ from gguf.quants import dequantize
 
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
-NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long"]
+NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2"]
 
 
 def field(r, key, default=None):
@@ -37,7 +37,8 @@ def open_model(path):
     vocab, dim = w["token_embd.weight"].shape
     common = dict(vocab_size=vocab, hidden_size=dim, intermediate_size=get("feed_forward_length"),
                   num_hidden_layers=get("block_count"), num_attention_heads=heads, num_key_value_heads=groups,
-                  max_position_embeddings=get("context_length"), rms_norm_eps=get("attention.layer_norm_rms_epsilon"),
+                  max_position_embeddings=get("context_length"),
+                  rms_norm_eps=get("attention.layer_norm_rms_epsilon"),
                   rope_theta=get("rope.freq_base"), tie_word_embeddings="output.weight" not in w, pad_token_id=None,
                   bos_token_id=None, eos_token_id=None, attn_implementation="eager")
     if arch == "granite":
@@ -46,6 +47,10 @@ def open_model(path):
                                             residual_multiplier=get("residual_scale"), logits_scaling=get("logit_scale"))
     elif arch == "smollm3":
         config = transformers.SmolLM3Config(**common, no_rope_layer_interval=4)
+    elif arch == "starcoder2":
+        config = transformers.Starcoder2Config(**common, norm_epsilon=get("attention.layer_norm_epsilon"), use_bias=True,
+                                               hidden_act="gelu_pytorch_tanh", sliding_window=None,
+                                               residual_dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
     elif arch == "olmo2":
         config = transformers.Olmo2Config(**common)
     elif arch == "phi3":
@@ -57,13 +62,15 @@ def open_model(path):
                                          sliding_window=None)
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).double().eval()
     names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
-             "output.weight": "lm_head.weight"}
+             "output_norm.bias": "model.norm.bias", "output.weight": "lm_head.weight"}
     parts = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_qkv": "self_attn.qkv_proj", "attn_output": "self_attn.o_proj",
              "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
              "ffn_norm": "post_attention_layernorm", "post_attention_norm": "post_attention_layernorm",
              "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
              "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj"}
+    if arch == "starcoder2":
+        parts.update(ffn_up="mlp.c_fc", ffn_down="mlp.c_proj")
     state = {}
     for name, value in w.items():
         p = name.split(".")

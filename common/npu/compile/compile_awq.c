@@ -50,7 +50,7 @@ static bt_err search_scales(awq *a, uint32_t layer, uint32_t kind, bt_fault *fau
     bt_err e = BT_OK;
     if (!bt_fold_smooths(j->fold, kind)) return BT_OK;
     for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
-        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
+        if (bt_compile_reads(j, layer, bt_compile_matrices[i], kind)) {
             const bt_awq_matrix m = {j->fold,        layer,    bt_compile_matrices[i],
                                      r->weight_bits, r->group, j->pool};
             e = bt_awq_errors(error, &m, in, fault);
@@ -73,7 +73,7 @@ static bt_err search_clips(awq *a, uint32_t layer, uint32_t kind, bt_fault *faul
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++) {
         const bt_weight w = bt_compile_matrices[i];
-        if (bt_pkg_site_of(w) != kind) continue;
+        if (!bt_compile_reads(j, layer, w, kind)) continue;
         const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
         uint8_t **clip = &j->clip[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
         if (!(*clip = calloc(t->dim[1], group ? k / group : 1)))

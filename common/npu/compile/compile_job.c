@@ -197,6 +197,11 @@ const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES] = {BT_WEIGHT_Q,    BT_W
                                                             BT_WEIGHT_O,    BT_WEIGHT_GATE,  BT_WEIGHT_UP,
                                                             BT_WEIGHT_DOWN, BT_WEIGHT_OUTPUT};
 
+bool bt_compile_reads(const bt_compile_job *j, uint32_t layer, bt_weight w, uint32_t kind)
+{
+    return bt_pkg_site_of(w) == kind && bt_weight_tensor(j->m, layer, w);
+}
+
 /* The site in whose units an operator reads or writes integers: of a linear, the site of its input; of
  * others, the site of the linear that reads their output. BT_PKG_NONE: no linear does. */
 static uint32_t site_of(const bt_graph *g, size_t at)

@@ -72,6 +72,8 @@ size_t bt_compile_calib_tokens(const bt_compile_job *j);
 /* The matrices of a layer and the output matrix, in the order in which they are written. */
 enum { BT_COMPILE_MATRICES = 8 };
 extern const bt_weight bt_compile_matrices[BT_COMPILE_MATRICES];
+/* Whether the layer has that matrix, and it reads a site of this kind (bt_site_kind). */
+bool bt_compile_reads(const bt_compile_job *j, uint32_t layer, bt_weight w, uint32_t kind);
 /* Notes for the two functions below where operators are placed. */
 void bt_compile_job_placed(bt_compile_job *j);
 /* The unit that runs the operator with this weight (bt_offload). */

@@ -53,7 +53,7 @@ static bt_err smooth(bt_compile_job *j, bt_fault *fault)
             j->smooth[index] = malloc(k * sizeof **j->smooth);
             if (!w_max || !j->smooth[index]) e = bt_fail(fault, BT_ENOMEM, "out of memory smoothing weights");
             for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
-                if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
+                if (bt_compile_reads(j, l, bt_compile_matrices[i], kind))
                     e = raise_columns(j, w_max, l, bt_compile_matrices[i], fault);
             if (e == BT_OK)
                 bt_sites_smooth(j->smooth[index], &j->stats->site[index], w_max, j->o->recipe.smooth);
@@ -279,13 +279,16 @@ static float relative(const float *a, const float *b, size_t count)
     return square > 0 ? (float)sqrt(apart / square) : 0;
 }
 
-/* Writes the matrices that read a site. */
+/* Writes the matrices that read a site; one that the layer lacks as an empty row of the table. */
 static bt_err write_matrices(bt_compile_job *j, uint32_t layer, uint32_t kind, const inputs *x,
                              bt_fault *fault)
 {
     bt_err e = BT_OK;
     for (size_t i = 0; e == BT_OK && i < BT_COMPILE_MATRICES; i++)
-        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
+        if (!bt_compile_reads(j, layer, bt_compile_matrices[i], kind)) {
+            if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
+                (void)tensor_of(j, layer, bt_compile_matrices[i]);
+        } else {
             const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, bt_compile_matrices[i]);
             e = write_matrix(j, layer, bt_compile_matrices[i], x, fault);
             if (!j->is_sketch) bt_gguf_let_go(j->m->file, t->data, t->bytes);
@@ -345,8 +348,10 @@ static void give_site(bt_compile_job *j, uint32_t layer, uint32_t kind)
     const uint32_t index = bt_pkg_site_index(j->m->hp.layers, layer, kind);
     bt_compile_donors_site(j, index);
     for (size_t i = 0; i < BT_COMPILE_MATRICES; i++)
-        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind)
-            bt_compile_donors_matrix(j, tensor_of(j, layer, bt_compile_matrices[i]), index);
+        if (bt_pkg_site_of(bt_compile_matrices[i]) == kind) {
+            bt_pkg_tensor *t = tensor_of(j, layer, bt_compile_matrices[i]);
+            if (bt_weight_tensor(j->m, layer, bt_compile_matrices[i])) bt_compile_donors_matrix(j, t, index);
+        }
 }
 
 /* Sites that are written with a layer; the head's with the last layer. */

@@ -10,7 +10,7 @@ static bool begins(const bt_op *o, const bt_op *before)
     if (!before) return true;
     if (o->weight == BT_WEIGHT_O || o->weight == BT_WEIGHT_FFN_NORM || o->weight == BT_WEIGHT_DOWN)
         return true;
-    if (before->kind == BT_OP_RMSNORM && o->kind == BT_OP_LINEAR)
+    if (bt_op_infos[before->kind].shape == BT_SHAPE_NORM && o->kind == BT_OP_LINEAR)
         return before->weight == BT_WEIGHT_ATTN_NORM;
     return before->weight == BT_WEIGHT_V && before->kind == BT_OP_LINEAR;
 }
@@ -35,7 +35,7 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
         const bt_op *o = &g->op[i];
         const uint64_t k = g->tensor[o->in[0]].width, n = g->tensor[o->out].width;
         if (o->kind == BT_OP_LINEAR) bytes += (n * k * weight_bits + 7) / 8 + 4 * n;
-        if (o->kind == BT_OP_RMSNORM) bytes += 4 * n;
+        if (bt_op_infos[o->kind].shape == BT_SHAPE_NORM) bytes += 4 * n * bt_op_infos[o->kind].vectors;
     }
     for (uint32_t t = 0; t < g->tensors; t++) {
         uint64_t rows;

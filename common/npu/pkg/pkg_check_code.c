@@ -171,7 +171,9 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     bool fits = false;
     switch ((bt_pkg_tensor_rule)r->tensor) {
     case BT_PKG_TENSOR_NONE: break;
-    case BT_PKG_TENSOR_NORM: fits = vector && !head && in->out_width == t->n; break;
+    case BT_PKG_TENSOR_NORM:
+        fits = vector && !head && t->n == (uint64_t)in->out_width * bt_op_infos[r->of].vectors;
+        break;
     case BT_PKG_TENSOR_HEAD_NORM: /* of heads of head_dim, or of the row as one, which has no form in integers
                                    */
         fits = head && in->out_width == (uint64_t)in->arg * t->n &&

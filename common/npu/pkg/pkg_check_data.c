@@ -302,7 +302,7 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     switch (weight) {
     case BT_WEIGHT_ATTN_NORM:
     case BT_WEIGHT_FFN_NORM:
-    case BT_WEIGHT_OUT_NORM: shape[0] = h->dim, shape[1] = 1; break;
+    case BT_WEIGHT_OUT_NORM: shape[0] = bt_arch_norm_elems((bt_arch)h->arch, h->dim), shape[1] = 1; break;
     case BT_WEIGHT_Q_NORM: shape[0] = by_row ? q : h->head_dim, shape[1] = 1; break;
     case BT_WEIGHT_K_NORM: shape[0] = by_row ? kv : h->head_dim, shape[1] = 1; break;
     case BT_WEIGHT_Q: shape[0] = q, shape[1] = h->dim; break;
@@ -310,6 +310,8 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     case BT_WEIGHT_V: shape[0] = kv, shape[1] = h->dim; break;
     case BT_WEIGHT_O: shape[0] = h->dim, shape[1] = q; break;
     case BT_WEIGHT_GATE:
+        if (!bt_arch_is_gated((bt_arch)h->arch)) break;
+        /* fallthrough */
     case BT_WEIGHT_UP: shape[0] = h->ffn, shape[1] = h->dim; break;
     case BT_WEIGHT_DOWN: shape[0] = h->dim, shape[1] = h->ffn; break;
     case BT_WEIGHT_OUTPUT: shape[0] = h->vocab, shape[1] = h->dim; break;
@@ -558,7 +560,7 @@ static bt_err check_tensor(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
         copy.layer = copy.weight = 0;
         if (!same_bytes(&copy, &bt_pkg_no_tensor, sizeof copy))
             return BAD("n 0 says that it is not there, other fields say that it is");
-        return bt_pkg_is_vector(t->weight) ? BT_OK : BAD("a matrix that every model has is missing");
+        return bt_pkg_is_vector(t->weight) || !n ? BT_OK : BAD("a matrix that the model has is missing");
     }
     if (t->n != n || t->k != k)
         return bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): has the shape %u x %u, not %u x %u", i,

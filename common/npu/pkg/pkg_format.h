@@ -281,10 +281,11 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
 /* The instructions. Their numbers stand in graph/op_list.h, the forms of what each reads and writes in
  * npu/pkg/pkg_ops.h.
  *
- * In floats, numbers 1 to 11: the operators of bt_op_kind, in0, in1 -> out, f32 rows of the companion, or of the NPU on
- * NPU_FLOAT:
+ * In floats, numbers 1 to 11, 18 and 19: the operators of bt_op_kind, in0, in1 -> out, f32 rows of the companion, or of
+ * the NPU on NPU_FLOAT:
  *   ROTATE        arg: a bt_rotation (model/weight.h); R1 runs on the companion only
  *   RMSNORM       tensor: the weight (NONE: all weights are 1)
+ *   LAYERNORM     the same, with as many biases behind the weights (NONE: 0)
  *   LINEAR_F16    tensor with 16 bits: a linear that is not in integers; arg on NPU_FLOAT as LINEAR's
  *   ROPE, QK_NORM   arg: heads
  *   KV_STORE      in0 = k, in1 = v

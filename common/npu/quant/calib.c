@@ -203,7 +203,8 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
 static void watch_linear(bt_calib *c, const bt_step *step, const float *in, const float *out, size_t rows)
 {
     const uint32_t layers = c->m->hp.layers;
-    if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == BT_WEIGHT_GATE ||
+    const bt_weight first = bt_arch_is_gated(c->m->hp.arch) ? BT_WEIGHT_GATE : BT_WEIGHT_UP;
+    if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == first ||
         step->weight == BT_WEIGHT_DOWN)
         watch_rows(c, bt_pkg_site_index(layers, step->layer, bt_pkg_site_of(step->weight)), in, rows);
     if (!c->reader)
@@ -266,9 +267,11 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     }
     if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
     if ((size_t)(step - c->now->program->step) + 1 == c->graph->op_tail) {
-        c->kernels->rmsnorm(c->head, hp->dim, out, hp->dim,
-                            bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps, rows,
-                            hp->dim);
+        const bool by_mean = bt_arch_of(hp->arch)->norm == BT_ARCH_MEAN;
+        (by_mean ? c->kernels->layernorm
+                 : c->kernels->rmsnorm)(c->head, hp->dim, out, hp->dim,
+                                        bt_weights_vector_of(c->weights, 0, BT_WEIGHT_OUT_NORM), hp->rms_eps,
+                                        rows, hp->dim);
         watch_rows(c, bt_pkg_site_index(hp->layers, 0, BT_SITE_HEAD), c->head, rows);
     }
     if (!c->reader && c->stats.op_max) watch_op(c, step, out, count);

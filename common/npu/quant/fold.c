@@ -14,7 +14,8 @@ struct bt_fold {
     const bt_model *m;
     const bt_kernels *kernels;
     bt_pool *pool;
-    bool is_after; /* norms stand behind the blocks of a layer */
+    bool is_after, by_mean, is_gated; /* norms stand behind the blocks; have biases; down reads a product with
+                                         up */
     bt_hadamard r1, r2, r4;
     const float **smooth; /* by site */
     float *gamma;         /* [dim]: norm weights to fold into the chosen matrix */
@@ -42,7 +43,10 @@ bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const b
     f->kernels = kernels;
     f->pool = pool;
     f->is_after = bt_arch_of(m->hp.arch)->norms == BT_ARCH_AFTER;
-    if ((rotations & BT_ROTATION_R1) && !f->is_after) bt_hadamard_init(&f->r1, m->hp.dim, true);
+    f->by_mean = bt_arch_of(m->hp.arch)->norm == BT_ARCH_MEAN;
+    f->is_gated = bt_arch_is_gated(m->hp.arch);
+    if ((rotations & BT_ROTATION_R1) && !f->is_after && !f->by_mean)
+        bt_hadamard_init(&f->r1, m->hp.dim, true);
     if (rotations & BT_ROTATION_R2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
     if (rotations & BT_ROTATION_R4) bt_hadamard_init(&f->r4, m->hp.ffn, false);
     f->smooth = calloc((size_t)m->hp.layers * BT_PKG_LAYER_SITES + 1, sizeof *f->smooth);
@@ -79,8 +83,9 @@ bt_graph_options bt_fold_graph(const bt_fold *f)
 
 bool bt_fold_smooths(const bt_fold *f, uint32_t kind)
 {
-    return !(kind == BT_SITE_O || (kind == BT_SITE_DOWN && f->r4.base) ||
-             ((kind == BT_SITE_QKV || kind == BT_SITE_UP) && f->is_after));
+    return !(kind == BT_SITE_O || (kind == BT_SITE_DOWN && (f->r4.base || !f->is_gated)) ||
+             ((kind == BT_SITE_QKV || kind == BT_SITE_UP) && f->is_after) ||
+             (kind != BT_SITE_DOWN && f->by_mean));
 }
 
 void bt_fold_smooth(bt_fold *f, uint32_t site, const float *s) { f->smooth[site] = s; }

@@ -21,6 +21,9 @@
  *   s   smooths a site's input, x' = x / s, W' = W diag(s): the norm before the site becomes g / s (1 / s with R1). For
  *       down, row n of up is divided by s[n]. o is not smoothed.
  *
+ * A norm by mean and variance stays as it is: R1 turns no mean into a mean, and its bias goes past its weights. R1 is
+ * off, and no input behind such a norm is smoothed; nor is that of down where it is no product with up.
+ *
  * Where norms stand behind the blocks of a layer (model/arch.h), R1 is off, and inputs of q, k, v, gate and up, which
  * are the residual stream itself, are not smoothed.
  *

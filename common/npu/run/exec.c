@@ -90,7 +90,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->companion.row_align_bytes = h->layout.last_axis_align_bytes;
     if (h->sparse_ppm && (e = bt_exec_sparse_new(&x->sparse, pkg, kernels, fault)) < 0) goto out;
     if (recipe.llm_int8 && (e = bt_exec_dynamic_new(&x->dynamic, pkg, fault)) < 0) goto out;
-    x->ones = malloc(h->dim * sizeof *x->ones);
+    x->ones = calloc(2 * (size_t)h->dim, sizeof *x->ones);
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* the package's limits bound both */
     const size_t prepared = bt_exec_group_prepared_bytes(pkg);
     x->prepared = aligned_alloc(64, prepared);
@@ -157,12 +157,6 @@ static const float *norm_weight(const bt_exec *x, const bt_pkg_inst *i)
     return i->tensor == BT_PKG_NONE ? x->ones : bt_exec_const(x, bt_exec_tensor(x, i)->panels);
 }
 
-static void run_rmsnorm(bt_exec_job *j, const bt_pkg_inst *i)
-{
-    bt_companion_rmsnorm(&j->x->companion, out_of(j, i), bt_exec_at(j, i->in0), norm_weight(j->x, i),
-                         j->x->header->rms_eps, bt_exec_rows(j, i), i->out_width);
-}
-
 static void run_qk_norm(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_companion_qk_norm(&j->x->companion, out_of(j, i), norm_weight(j->x, i), j->x->header->rms_eps,
@@ -194,6 +188,19 @@ static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
 }
 
 #define DEFINE_OWN(name)
+#define DEFINE_NORMED(name) \
+    static void run_##name(bt_exec_job *j, const bt_pkg_inst *i) \
+    { \
+        const bt_companion *c = &j->x->companion; \
+        bt_companion_norm(c, c->kernels->name, out_of(j, i), bt_exec_at(j, i->in0), norm_weight(j->x, i), \
+                          j->x->header->rms_eps, bt_exec_rows(j, i), i->out_width); \
+    }
+#define DEFINE_POINT(name) \
+    static void run_##name(bt_exec_job *j, const bt_pkg_inst *i) \
+    { \
+        const bt_companion *c = &j->x->companion; \
+        bt_companion_point(c, c->kernels->name, out_of(j, i), bt_exec_rows(j, i), i->out_width); \
+    }
 #define DEFINE_GATED(name) \
     static void run_##name(bt_exec_job *j, const bt_pkg_inst *i) \
     { \

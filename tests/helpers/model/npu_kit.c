@@ -105,6 +105,10 @@ static void put_matrix(kit *k, uint32_t layer, bt_weight weight, const bt_gguf_t
                        const bt_pkg_site *sites)
 {
     bt_pkg_tensor t = absent(layer, weight);
+    if (!from) {
+        bt_pkg_writer_tensor(k->w, &t);
+        return;
+    }
     const uint32_t site = bt_pkg_site_index(k->layers, layer, bt_pkg_site_of(weight));
     const bt_weights_matrix *packed =
         bt_weights_matrix_of(k->packed, layer == UINT32_MAX ? 0 : layer, weight);

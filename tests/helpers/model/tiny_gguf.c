@@ -304,10 +304,11 @@ static void layer(maker *m, uint32_t i)
 {
     const tiny_gguf_spec *s = m->s;
     const uint32_t q = s->heads * s->head_dim, kv = s->kv_heads * s->head_dim;
-    const bool bias = s->qkv_bias || m->arch->biases == BT_ARCH_ALWAYS,
-               norms = m->arch->qk_norm != BT_ARCH_NONE, by_head = m->arch->qk_norm == BT_ARCH_HEADS,
-               before = m->arch->norms == BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART,
-               dense = !m->has_experts;
+    const bool of_all = m->arch->biases == BT_ARCH_ALL, by_mean = m->arch->norm == BT_ARCH_MEAN;
+    const bool bias = s->qkv_bias || of_all || m->arch->biases == BT_ARCH_ALWAYS,
+               is_gated = m->arch->ffn != BT_ARCH_GELU, norms = m->arch->qk_norm != BT_ARCH_NONE,
+               by_head = m->arch->qk_norm == BT_ARCH_HEADS, before = m->arch->norms == BT_ARCH_BEFORE,
+               apart = m->arch->matrices == BT_ARCH_APART, dense = !m->has_experts;
     const struct {
         const char *suffix;
         uint32_t cols, rows;
@@ -315,6 +316,7 @@ static void layer(maker *m, uint32_t i)
         bool present;
     } list[] = {
         {"attn_norm.weight", s->dim, 0, 1.0f, before},
+        {"attn_norm.bias", s->dim, 0, 0.0f, by_mean},
         {"attn_qkv.weight", s->dim, q + 2 * kv, 1.5f, !apart},
         {"attn_q.weight", s->dim, q, 1.5f, apart},
         {"attn_k.weight", s->dim, kv, 1.5f, apart},
@@ -325,11 +327,15 @@ static void layer(maker *m, uint32_t i)
         {"attn_q_norm.weight", by_head ? s->head_dim : q, 0, 1.0f, norms},
         {"attn_k_norm.weight", by_head ? s->head_dim : kv, 0, 1.0f, norms},
         {"attn_output.weight", q, s->dim, 1.5f, true},
+        {"attn_output.bias", s->dim, 0, 0.0f, of_all},
         {"post_attention_norm.weight", s->dim, 0, 1.0f, !before},
         {"ffn_norm.weight", s->dim, 0, 1.0f, before},
-        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart && dense},
+        {"ffn_norm.bias", s->dim, 0, 0.0f, by_mean},
+        {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart && dense && is_gated},
         {"ffn_up.weight", s->dim, apart ? s->ffn : 2 * s->ffn, 1.5f, dense},
+        {"ffn_up.bias", s->ffn, 0, 0.0f, of_all},
         {"ffn_down.weight", s->ffn, s->dim, 1.5f, dense},
+        {"ffn_down.bias", s->dim, 0, 0.0f, of_all},
         {"post_ffw_norm.weight", s->dim, 0, 1.0f, !before},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
@@ -447,7 +453,8 @@ static void hyper_parameters(const maker *m)
         snprintf(name, sizeof name, "%s.%s", arch, counts[i].suffix);
         if (!omitted(m, name)) tiny_gguf_u32(m->w, name, counts[i].v);
     }
-    snprintf(name, sizeof name, "%s.attention.layer_norm_rms_epsilon", arch);
+    snprintf(name, sizeof name, "%s.attention.layer_norm%s_epsilon", arch,
+             m->arch->norm == BT_ARCH_MEAN ? "" : "_rms");
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 1e-5f);
     const struct {
         const char *suffix;
@@ -483,6 +490,7 @@ static uint8_t *build_far(const tiny_gguf_spec *s, uint32_t part, uint32_t parts
     matrix(&m, "token_embd.weight", s->dim, s->vocab, 4.0);
     for (uint32_t i = 0; i < s->layers; i++) layer(&m, i);
     vector(&m, "output_norm.weight", s->dim, 1.0f);
+    if (m.arch->norm == BT_ARCH_MEAN) vector(&m, "output_norm.bias", s->dim, 0.0f);
     if (!s->tied) matrix(&m, "output.weight", s->dim, s->vocab, 4.0);
     if (s->rope_freqs) vector(&m, "rope_freqs.weight", s->head_dim / 2, 2.0f);
     if (s->extra) s->extra(m.w, s->ud);

@@ -236,6 +236,46 @@ static void each_multiplier_decides_something(void **state)
     end(&w);
 }
 
+static void add_eps(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.5f); }
+
+/* Zeros in place of a bias. */
+static void add_bias(tiny_gguf *w, void *ud)
+{
+    static const float zeros[96];
+    const char *name = ud;
+    tiny_gguf_tensor(w, name, 0,
+                     (uint64_t[]){strstr(name, "ffn_up")   ? 96
+                                  : strstr(name, "attn_k") ? 32
+                                                           : 64},
+                     1, zeros, sizeof zeros);
+}
+
+static void each_bias_and_the_eps_of_starcoder2_decide_something(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"starcoder2.attention.layer_norm_epsilon",
+                                        "output_norm.bias",
+                                        "blk.1.attn_norm.bias",
+                                        "blk.1.ffn_norm.bias",
+                                        "blk.1.attn_q.bias",
+                                        "blk.1.attn_k.bias",
+                                        "blk.1.attn_output.bias",
+                                        "blk.1.ffn_up.bias",
+                                        "blk.1.ffn_down.bias"};
+    tiny_gguf_spec s = spec_of(BT_ARCH_STARCODER2);
+    world w = begin(&s);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        s.omit = names[i];
+        s.extra = i ? add_bias : add_eps;
+        s.ud = (void *)(uintptr_t)names[i];
+        world other = begin(&s);
+        if (!(off(other.oracle, w.oracle, w.vocab) > 0.001f)) fail_msg("%s decides nothing", names[i]);
+        assert_memory_not_equal(other.kit.model->id, w.kit.model->id, sizeof w.kit.model->id);
+        end(&other);
+    }
+    end(&w);
+}
+
 /* With the same weights as llama: a layer without rotary embedding. */
 static void a_layer_without_positions_is_seen_in_the_answer(void **state)
 {
@@ -256,20 +296,23 @@ static bool lists(const bt_pkg *pkg, const char *op, const char *why)
 }
 
 /* An operator without a form in integers is the companion's, by name; all else is the NPU's. */
-static void norms_behind_the_blocks_stay_on_the_companion_by_name(void **state)
+static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **state)
 {
     (void)state;
     for (int a = 0; a < BT_ARCHS; a++) {
         const tiny_gguf_spec s = spec_of(a);
-        const bool is_after = bt_arch_of((bt_arch)a)->norms == BT_ARCH_AFTER;
+        const bool is_after = bt_arch_of((bt_arch)a)->norms == BT_ARCH_AFTER,
+                   by_mean = bt_arch_of((bt_arch)a)->norm == BT_ARCH_MEAN;
         if (tiny_gguf_has_experts(s.arch)) continue;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
-        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, is_after ? 3 : 0);
+        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, is_after ? 3 : by_mean ? 2 : 0);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
         assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
         assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), is_after);
-        assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after);
+        assert_int_equal(lists(pkg, "layernorm", "no form in integers"), by_mean);
+        assert_int_equal(lists(pkg, "gelu", "no form in integers"), by_mean);
+        assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after && !by_mean);
         bt_pkg_close(pkg);
         engine_kit_done(&kit);
     }
@@ -359,10 +402,11 @@ int main(void)
         cmocka_unit_test(sparse_attention_is_the_same_however_prompts_are_cut),
         cmocka_unit_test(each_multiplier_decides_something),
         cmocka_unit_test(a_layer_without_positions_is_seen_in_the_answer),
-        cmocka_unit_test(norms_behind_the_blocks_stay_on_the_companion_by_name),
         cmocka_unit_test(how_many_experts_a_row_has_decides_something),
         cmocka_unit_test(steps_read_only_the_experts_that_their_rows_chose),
         cmocka_unit_test(packages_of_experts_are_refused_with_another_engine),
+        cmocka_unit_test(each_bias_and_the_eps_of_starcoder2_decide_something),
+        cmocka_unit_test(what_has_no_form_in_integers_stays_on_the_companion_by_name),
         cmocka_unit_test(fused_matrices_are_split_where_they_lie),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

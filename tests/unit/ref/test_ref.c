@@ -87,6 +87,9 @@ static tiny_gguf_spec spec_of(const char *name)
         s.layers = 5; /* the fourth is not rotated */
     } else if (strcmp(name, "olmo2") == 0 || strcmp(name, "qwen3moe") == 0 || strcmp(name, "mixtral") == 0) {
         s.arch = name;
+    } else if (strcmp(name, "starcoder2") == 0) {
+        s.arch = "starcoder2";
+        s.tied = true;
     } else if (strncmp(name, "phi3", 4) == 0) {
         s.arch = "phi3";
         s.tied = true;
@@ -353,8 +356,8 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 static int write_models(const char *dir)
 {
     static const char *const names[] = {
-        "llama", "llama-scaled", "llama-q4",  "qwen2",   "qwen3",   "qwen3-partial", "olmo2",
-        "phi3",  "phi3-short",   "phi3-long", "granite", "smollm3", "qwen3moe",      "mixtral"};
+        "llama",      "llama-scaled", "llama-q4", "qwen2",   "qwen3",    "qwen3-partial", "olmo2",     "phi3",
+        "phi3-short", "phi3-long",    "granite",  "smollm3", "qwen3moe", "mixtral",       "starcoder2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

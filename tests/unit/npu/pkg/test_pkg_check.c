@@ -175,7 +175,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("tensor 1 (q of layer 0): has the shape 17 x 16, not 16 x 16", TENSOR(0, Q)->n = 17) \
     X("tensor 12 (q of layer 1): has the shape 16 x 15, not 16 x 16", TENSOR(1, Q)->k = 15) \
     X("n 0 says that it is not there", TENSOR(0, Q)->n = 0) \
-    X("(q of layer 0): a matrix that every model has is missing", ABSENT(TENSOR(0, Q))) \
+    X("(q of layer 0): a matrix that the model has is missing", ABSENT(TENSOR(0, Q))) \
     X("(attn_norm of layer 0): bits", TENSOR(0, ATTN_NORM)->bits = 16) \
     X("(attn_norm of layer 0): panels", CONST(float, TENSOR(0, ATTN_NORM)->panels) = NAN) \
     X("(attn_norm of layer 0): a field is set that only a matrix has", TENSOR(0, ATTN_NORM)->site = 0) \
@@ -222,7 +222,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("out lies in no place of the plan that is alive", v->plan[1].first_inst++) \
     X("(add): in0: no value of its kind was written there", v->plan[0].last_inst = 5) \
     /* instructions */ \
-    X("op 18", INST(QUANTISE, 0)->op = 18) \
+    X("op 20", INST(QUANTISE, 0)->op = 20) \
     X("op 0", INST(QUANTISE, 0)->op = 0) \
     X("op 74", INST(LINEAR, 0)->op = 74) \
     X("(linear): unit 0", INST(LINEAR, 0)->unit = 0) \

@@ -365,6 +365,14 @@ static const float *norm_of(const plain *p, uint32_t layer, bt_weight w)
                            bt_pkg_tensors(p->pkg)[bt_pkg_tensor_index(p->h->layers, layer, w)].panels);
 }
 
+/* One norm of t rows of the residual stream; that of starcoder2 goes by mean and variance. */
+static void plain_norm(const plain *p, uint32_t layer, bt_weight w, float *y, const float *x)
+{
+    const size_t d = p->h->dim;
+    (p->h->arch == BT_ARCH_STARCODER2 ? p->k->layernorm : p->k->rmsnorm)(y, d, x, d, norm_of(p, layer, w),
+                                                                         p->h->rms_eps, p->t, d);
+}
+
 /* Every fourth layer of smollm3 has no rotary embedding. */
 static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x, size_t heads)
 {
@@ -384,14 +392,13 @@ static void plain_begin(const plain *p, uint32_t layer, bt_weight norm, float *n
 {
     const size_t d = p->h->dim;
     if (p->h->arch == BT_ARCH_OLMO2) memcpy(n, x, p->t * d * sizeof *n);
-    else p->k->rmsnorm(n, d, x, d, norm_of(p, layer, norm), p->h->rms_eps, p->t, d);
+    else plain_norm(p, layer, norm, n, x);
 }
 
 static void plain_add(const plain *p, uint32_t layer, bt_weight norm, float *x, float *n)
 {
     const bt_hparams *hp = &p->model->hp;
-    const size_t d = hp->dim;
-    if (hp->arch == BT_ARCH_OLMO2) p->k->rmsnorm(n, d, n, d, norm_of(p, layer, norm), hp->rms_eps, p->t, d);
+    if (hp->arch == BT_ARCH_OLMO2) plain_norm(p, layer, norm, n, n);
     for (size_t i = 0; i < p->t * hp->dim; i++)
         x[i] = hp->times.add > 0 ? fmaf(hp->times.add, n[i], x[i]) : x[i] + n[i];
 }
@@ -417,10 +424,14 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
     plain_linear(p->pkg, l, BT_WEIGHT_O, a, t, n);
     plain_add(p, l, BT_WEIGHT_ATTN_NORM, x, n);
     plain_begin(p, l, BT_WEIGHT_FFN_NORM, n, x);
-    plain_linear(p->pkg, l, BT_WEIGHT_GATE, n, t, gate);
     plain_linear(p->pkg, l, BT_WEIGHT_UP, n, t, up);
-    p->k->silu_mul(gate, gate, up, t * h->ffn);
-    plain_linear(p->pkg, l, BT_WEIGHT_DOWN, gate, t, n);
+    if (h->arch == BT_ARCH_STARCODER2) {
+        p->k->gelu(up, up, t * h->ffn);
+    } else {
+        plain_linear(p->pkg, l, BT_WEIGHT_GATE, n, t, gate);
+        p->k->silu_mul(up, gate, up, t * h->ffn);
+    }
+    plain_linear(p->pkg, l, BT_WEIGHT_DOWN, up, t, n);
     plain_add(p, l, BT_WEIGHT_FFN_NORM, x, n);
     free(n);
     free(q);
@@ -446,7 +457,7 @@ static void compare_with_plain_sums(const char *arch, const char *recipe)
     for (size_t t = 0; t < T; t++) bt_model_row_f32(x + t * h->dim, m->embed, (size_t)w.ids[t]);
     for (size_t i = 0; m->hp.times.embed > 0 && i < T * h->dim; i++) x[i] *= m->hp.times.embed;
     for (uint32_t l = 0; l < h->layers; l++) plain_layer(&p, l, x, &kv);
-    p.k->rmsnorm(x, h->dim, x, h->dim, norm_of(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM), h->rms_eps, T, h->dim);
+    plain_norm(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM, x, x);
     plain_linear(pkg, UINT32_MAX, BT_WEIGHT_OUTPUT, x, T, want);
     bt_prefill *engine_of = npu_kit_engine(m, pkg, CTX, NULL, NULL, 2);
     assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL), BT_OK);
