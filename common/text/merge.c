@@ -1,20 +1,18 @@
-/* Joining by priority: a row of symbols and a queue of the pairs that may be joined. */
+/* Joining by priority: a row of symbols and a queue of the pairs that may be joined next. */
 #include "text/merge.h"
 
 #include <stdlib.h>
-#include <string.h>
+
+enum { CHILDREN = 8 }; /* of a pair in the heap: one line of a processor's cache */
 
 void bt_merge_done(bt_merge *m)
 {
     free(m->slot);
     free(m->heap);
-    free(m->run);
-    free(m->head);
-    free(m->empty);
     *m = (bt_merge){0};
 }
 
-void bt_merge_clear(bt_merge *m) { m->len = m->pairs = m->runs = m->heads = m->empties = 0; }
+void bt_merge_clear(bt_merge *m) { m->len = m->pairs = 0; }
 
 /* Room for `more` of `size` bytes. Counts stay below 2^32 (texts are bounded), so the products cannot
  * overflow. */
@@ -32,110 +30,39 @@ static bool grow(void **array, size_t count, size_t more, size_t *cap, size_t si
 
 /* ---- the queue ---- */
 
-static bt_merge_pair pop_heap(bt_merge *m)
+static uint64_t pop(bt_merge *m)
 {
-    const bt_merge_pair top = m->heap[0], last = m->heap[--m->pairs];
+    const uint64_t top = m->heap[0], last = m->heap[--m->pairs];
     size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < m->pairs; i = child) {
-        if (child + 1 < m->pairs && m->heap[child + 1].order < m->heap[child].order) child++;
-        if (last.order <= m->heap[child].order) break;
+    for (size_t child; (child = CHILDREN * i + 1) < m->pairs; i = child) {
+        const size_t end = m->pairs - child < CHILDREN ? m->pairs : child + CHILDREN;
+        for (size_t k = child + 1; k < end; k++)
+            if (m->heap[k] < m->heap[child]) child = k;
+        if (last <= m->heap[child]) break;
         m->heap[i] = m->heap[child];
     }
     m->heap[i] = last;
     return top;
 }
 
-static bool is_sorted(const bt_merge_pair *pair, size_t n)
+static bt_err push(bt_merge *m, uint64_t order)
 {
-    for (size_t i = 1; i < n; i++)
-        if (pair[i - 1].order > pair[i].order) return false;
-    return true;
-}
-
-static bt_err next_run(bt_merge *m, uint32_t *ret)
-{
-    if (m->empties > 0) {
-        *ret = m->empty[--m->empties];
-        return BT_OK;
-    }
-    void *array = m->run;
-    if (!grow(&array, m->runs, 1, &m->run_cap, BT_MERGE_RUN * sizeof *m->run)) return BT_ENOMEM;
-    m->run = array;
-    array = m->empty; /* so that a run which becomes empty always finds its place */
-    if (!grow(&array, m->runs, 1, &m->empty_cap, sizeof *m->empty)) return BT_ENOMEM;
-    m->empty = array;
-    *ret = (uint32_t)m->runs++;
-    return BT_OK;
-}
-
-/* The full heap becomes a run. */
-static bt_err heap_to_run(bt_merge *m)
-{
-    uint32_t r;
-    void *array = m->head;
-    if (!grow(&array, m->heads, 1, &m->head_cap, sizeof *m->head)) return BT_ENOMEM;
-    m->head = array;
-    if (next_run(m, &r) < 0) return BT_ENOMEM;
-    bt_merge_pair *run = m->run + (size_t)r * BT_MERGE_RUN;
-    if (is_sorted(m->heap, BT_MERGE_RUN)) memcpy(run, m->heap, BT_MERGE_RUN * sizeof *run);
-    else
-        for (size_t k = 0; k < BT_MERGE_RUN; k++) run[k] = pop_heap(m);
-    m->pairs = 0;
-    size_t i = m->heads++;
-    for (; i > 0 && m->head[(i - 1) / 2].order > run->order; i = (i - 1) / 2)
-        m->head[i] = m->head[(i - 1) / 2];
-    m->head[i] = (bt_merge_head){run->order, r, 0};
-    return BT_OK;
-}
-
-static bt_merge_pair pop_run(bt_merge *m)
-{
-    bt_merge_head h = m->head[0];
-    const bt_merge_pair *run = m->run + (size_t)h.run * BT_MERGE_RUN, top = run[h.at];
-    if (++h.at < BT_MERGE_RUN) {
-        h.order = run[h.at].order;
-    } else {
-        m->empty[m->empties++] = h.run;
-        h = m->head[--m->heads];
-    }
-    size_t i = 0;
-    for (size_t child; (child = 2 * i + 1) < m->heads; i = child) {
-        if (child + 1 < m->heads && m->head[child + 1].order < m->head[child].order) child++;
-        if (h.order <= m->head[child].order) break;
-        m->head[i] = m->head[child];
-    }
-    m->head[i] = h;
-    return top;
-}
-
-static bt_err push(bt_merge *m, bt_merge_pair pair)
-{
-    if (m->pairs == BT_MERGE_RUN && heap_to_run(m) < 0) return BT_ENOMEM;
     void *array = m->heap;
     if (!grow(&array, m->pairs, 1, &m->pair_cap, sizeof *m->heap)) return BT_ENOMEM;
     m->heap = array;
     size_t i = m->pairs++;
-    for (; i > 0 && m->heap[(i - 1) / 2].order > pair.order; i = (i - 1) / 2)
-        m->heap[i] = m->heap[(i - 1) / 2];
-    m->heap[i] = pair;
+    for (; i > 0 && m->heap[(i - 1) / CHILDREN] > order; i = (i - 1) / CHILDREN)
+        m->heap[i] = m->heap[(i - 1) / CHILDREN];
+    m->heap[i] = order;
     return BT_OK;
-}
-
-/* The best pair; false: none is left. */
-static bool pop(bt_merge *m, bt_merge_pair *ret)
-{
-    if (m->heads > 0 && (m->pairs == 0 || m->head[0].order < m->heap[0].order)) *ret = pop_run(m);
-    else if (m->pairs > 0) *ret = pop_heap(m);
-    else return false;
-    return true;
 }
 
 /* ---- the row ---- */
 
 static void set_symbol(bt_merge *m, uint32_t begin, uint32_t len, int32_t id)
 {
-    m->slot[begin + len - 1] = (bt_merge_slot){len, BT_MERGE_INNER};
-    m->slot[begin] = (bt_merge_slot){len, id};
+    m->slot[begin + len - 1] = (bt_merge_slot){len, BT_MERGE_INNER, -1, 0};
+    m->slot[begin] = (bt_merge_slot){len, id, -1, 0};
 }
 
 bt_err bt_merge_add(bt_merge *m, uint32_t len, int32_t id)
@@ -148,33 +75,68 @@ bt_err bt_merge_add(bt_merge *m, uint32_t len, int32_t id)
     return BT_OK;
 }
 
-/* Offers the pair that begins at `left`. */
-static bt_err offer(bt_merge *m, uint32_t left, const char *text, bt_merge_pair_fn *fn, const void *ud)
+/* The order of the pair that begins at `left`; UINT64_MAX: it does not join. */
+static uint64_t order(const bt_merge *m, uint32_t left)
 {
+    return m->slot[left].join < 0 ? UINT64_MAX : (uint64_t)m->slot[left].rank << 32 | left;
+}
+
+static uint32_t before(const bt_merge *m, uint32_t at) { return at - m->slot[at - 1].len; }
+static uint32_t after(const bt_merge *m, uint32_t at) { return at + m->slot[at].len; }
+
+/* Looks at the pair that begins at `left`. */
+static void look(bt_merge *m, uint32_t left, const char *text, bt_merge_pair_fn *fn, const void *ud)
+{
+    bt_merge_slot *slot = &m->slot[left];
     const bt_merge_symbol l = bt_merge_at(m, left);
-    if (left + l.len == m->len) return BT_OK;
+    slot->join = -1;
+    if (left + l.len == m->len) return;
     const bt_merge_symbol r = bt_merge_at(m, left + l.len);
-    uint32_t rank;
-    int32_t id;
-    if (!fn(ud, text, &l, &r, &rank, &id)) return BT_OK;
-    return push(m, (bt_merge_pair){(uint64_t)rank << 32 | left, l.len + r.len, id});
+    if (!fn(ud, text, &l, &r, &slot->rank, &slot->join)) slot->join = -1;
+}
+
+/* Puts the pair that begins at `left` into the queue where it is better than both neighbours. */
+static bt_err offer(bt_merge *m, uint32_t left)
+{
+    const uint64_t own = order(m, left);
+    if (own == UINT64_MAX || (left > 0 && order(m, before(m, left)) < own) || order(m, after(m, left)) < own)
+        return BT_OK;
+    return push(m, own);
+}
+
+/* Joins the pair that begins at `left`. Three pairs become two; they and their neighbours may now be better
+ * than those beside them. A neighbour that was so before waits in the queue already. */
+static bt_err join(bt_merge *m, uint32_t left, const char *text, bt_merge_pair_fn *fn, const void *ud)
+{
+    const uint32_t right = after(m, left), next = after(m, right);
+    const uint64_t old_next = order(m, right);
+    bt_err e = BT_OK;
+    m->slot[right].id = BT_MERGE_INNER;
+    set_symbol(m, left, next - left, m->slot[left].join);
+    look(m, left, text, fn, ud);
+    if (left > 0) {
+        const uint32_t prev = before(m, left);
+        const uint64_t old_prev = order(m, prev);
+        look(m, prev, text, fn, ud);
+        if (prev > 0 && old_prev < order(m, before(m, prev))) e = offer(m, before(m, prev));
+        if (e == BT_OK) e = offer(m, prev);
+    }
+    if (e == BT_OK) e = offer(m, left);
+    if (e == BT_OK && next < m->len && old_next < order(m, next)) e = offer(m, next);
+    return e;
 }
 
 bt_err bt_merge_run(bt_merge *m, const char *text, bt_merge_pair_fn *fn, const void *ud)
 {
     bt_err e;
-    for (uint32_t at = 0; at < m->len; at += m->slot[at].len)
-        if ((e = offer(m, at, text, fn, ud)) < 0) return e;
-    for (bt_merge_pair p; pop(m, &p);) {
-        const uint32_t left = (uint32_t)p.order, right = left + m->slot[left].len;
-        /* Symbols only grow: the same sum means the same two symbols. */
-        if (m->slot[left].id == BT_MERGE_INNER || right == m->len ||
-            m->slot[left].len + m->slot[right].len != p.len)
-            continue;
-        m->slot[right].id = BT_MERGE_INNER;
-        set_symbol(m, left, p.len, p.id);
-        if (left > 0 && (e = offer(m, left - m->slot[left - 1].len, text, fn, ud)) < 0) return e;
-        if ((e = offer(m, left, text, fn, ud)) < 0) return e;
+    for (uint32_t at = 0; at < m->len; at = after(m, at)) look(m, at, text, fn, ud);
+    for (uint32_t at = 0; at < m->len; at = after(m, at))
+        if ((e = offer(m, at)) < 0) return e;
+    while (m->pairs > 0) {
+        const uint64_t best = pop(m);
+        const uint32_t left = (uint32_t)best;
+        if (m->slot[left].id == BT_MERGE_INNER || order(m, left) != best) continue;
+        if ((e = join(m, left, text, fn, ud)) < 0) return e;
     }
     return BT_OK;
 }

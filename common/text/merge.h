@@ -6,58 +6,41 @@
 #include "base/err.h"
 
 /* The engine under both kinds of vocabulary: a row of symbols whose best adjacent pair is joined again and again until
- * no pair is left. The best pair has the lowest rank; among equals it is the leftmost. n symbols take O(n log n) time:
- * pairs wait in a queue, and a pair that an earlier join has made void is dropped when it comes up. The queue's latest
- * pairs are a heap that fits into a processor's first cache; a full heap becomes a sorted run, and the first pairs of
- * all runs are a heap again. */
+ * no pair is left. The best pair has the lowest rank; among equals it is the leftmost. n symbols take O(n log n) time.
+ *
+ * Only pairs that are better than both of their neighbours wait in the queue: no other can be the best one. In a row of
+ * one character that is one pair, whatever its length; in no row it is more than half of all. */
 typedef struct bt_merge_symbol {
     uint32_t begin, len; /* bytes of the text */
     int32_t id;          /* the symbol's token, or -1 */
 } bt_merge_symbol;
 
-/* True if left and right, which stands behind it, join into token *ret_id, with rank *ret_rank. */
+/* True if left and right, which stands behind it, join into token *ret_id >= 0, with rank *ret_rank. */
 typedef bool bt_merge_pair_fn(const void *ud, const char *text, const bt_merge_symbol *left,
                               const bt_merge_symbol *right, uint32_t *ret_rank, int32_t *ret_id);
 
-typedef struct bt_merge_pair {
-    uint64_t order; /* rank << 32 | where left begins */
-    uint32_t len;   /* of both */
-    int32_t id;
-} bt_merge_pair;
-
-/* The row has one of these for each byte. At a symbol's first byte: its length and token. At its last one, if that is
- * another: its length again, and BT_MERGE_INNER. */
-enum { BT_MERGE_INNER = -2 };
+/* The row has one of these for each byte. At a symbol's first byte: its length and token, and what it makes with the
+ * symbol behind it. At its last one, if that is another: its length again, and BT_MERGE_INNER. */
+enum { BT_MERGE_INNER = -2, BT_MERGE_MAX_BYTES = 2047, BT_MERGE_MAX_IDS = 1 << 20 };
 typedef struct bt_merge_slot {
-    uint32_t len;
-    int32_t id;
+    uint32_t len : 11;
+    int32_t id : 21;
+    int32_t join; /* token of the pair, -1: it does not join */
+    uint32_t rank;
 } bt_merge_slot;
-
-enum { BT_MERGE_RUN = 1024 }; /* pairs of a full heap, and so of a run */
-
-/* The rest of a run: its pairs from `at` on, the first of which has this order. */
-typedef struct bt_merge_head {
-    uint64_t order;
-    uint32_t run, at;
-} bt_merge_head;
 
 /* Scratch, kept from one row to the next. Zeroed is empty. */
 typedef struct bt_merge {
     bt_merge_slot *slot;
     size_t len, slot_cap;
-    bt_merge_pair *heap;
+    uint64_t *heap; /* rank << 32 | where left begins; void where that pair has another rank */
     size_t pairs, pair_cap;
-    bt_merge_pair *run; /* BT_MERGE_RUN of each */
-    size_t runs, run_cap;
-    bt_merge_head *head; /* a heap */
-    size_t heads, head_cap;
-    uint32_t *empty; /* runs that may be filled again */
-    size_t empties, empty_cap;
 } bt_merge;
 
 void bt_merge_done(bt_merge *m);
 void bt_merge_clear(bt_merge *m);
-/* Adds a symbol at the end of the row: the len >= 1 bytes behind the last symbol. BT_ENOMEM. */
+/* Adds a symbol at the end of the row: the 1 <= len <= BT_MERGE_MAX_BYTES bytes behind the last symbol; id <
+ * BT_MERGE_MAX_IDS, and so are those that pairs join into. BT_ENOMEM. */
 bt_err bt_merge_add(bt_merge *m, uint32_t len, int32_t id);
 /* Joins all pairs that can join. BT_ENOMEM. */
 bt_err bt_merge_run(bt_merge *m, const char *text, bt_merge_pair_fn *fn, const void *ud);

@@ -1,5 +1,5 @@
-/* Joining by priority beside the plain way, which looks for the best pair again and again, on rows that fill
- * the queue's heap many times; and how often a pair is looked at. */
+/* Joining by priority beside the plain way, which looks for the best pair again and again; how often a pair
+ * is looked at, and how many wait. */
 #include "text/merge.h"
 
 #include <setjmp.h>
@@ -99,9 +99,21 @@ static void looks_at_three_pairs_a_symbol_at_most(void **state)
         for (size_t i = 0; i < LONG; i++) assert_int_equal(bt_merge_add(&m, 1, (int32_t)(i * i % 11)), BT_OK);
         assert_int_equal(bt_merge_run(&m, NULL, joins, &r), BT_OK);
         assert_in_range(r.calls, LONG - 1, 3 * LONG);
-        assert_in_range(m.runs, 1, 3 * LONG / BT_MERGE_RUN);
+        assert_in_range(m.pair_cap, 1, LONG / 2);
         bt_merge_done(&m);
     }
+}
+
+static void one_pair_of_a_row_of_one_letter_waits(void **state)
+{
+    (void)state;
+    bt_merge m = {0};
+    rules r = {0, 40, 1, 0};
+    for (size_t i = 0; i < LONG; i++) assert_int_equal(bt_merge_add(&m, 1, 7), BT_OK);
+    assert_int_equal(bt_merge_run(&m, NULL, joins, &r), BT_OK);
+    assert_true(m.slot[0].len > 1);
+    assert_in_range(m.pair_cap, 1, 64);
+    bt_merge_done(&m);
 }
 
 int main(void)
@@ -109,6 +121,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(joins_as_the_plain_way_does),
         cmocka_unit_test(looks_at_three_pairs_a_symbol_at_most),
+        cmocka_unit_test(one_pair_of_a_row_of_one_letter_waits),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
