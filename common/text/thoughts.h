@@ -7,9 +7,16 @@
 /* An answer's text in two: what a model thinks, between marks, and what it says. Thoughts stand at the beginning of an
  * answer, where only white space comes before the mark that opens them; further blocks may follow them at once. Any
  * later mark is text. White space at both ends of thoughts, and behind them, belongs to neither part. Pure views of the
- * text, which is not copied. */
+ * text, which is not copied.
+ *
+ * gpt-oss (harmony) writes messages instead: <|start|>role<|channel|>name<|message|>text<|end|>, the first without its
+ * beginning. Those of the channel analysis are thoughts, all others are said. What stands before <|message|> belongs
+ * to neither part. */
+enum { BT_THOUGHTS_MAX_TOKENS = 4 };
 typedef struct bt_thought_marks {
     const char *open, *close;
+    const char *token[BT_THOUGHTS_MAX_TOKENS]; /* to be in the text also where they are control tokens; NULL: no more */
+    bool has_channels;
 } bt_thought_marks;
 
 /* The marks of a model: those of the known ones that its chat template names, else those that are both tokens of its
@@ -18,7 +25,10 @@ const bt_thought_marks *bt_thoughts_find(const bt_tokenizer *tok, bt_text_span c
 /* Whether a prompt's text opens thoughts at its end, so that the answer begins inside them. */
 bool bt_thoughts_opened(const bt_thought_marks *marks, const char *prompt, size_t len);
 
-enum { BT_THOUGHTS_MAX_HELD_BYTES = 64 }; /* of white space; a longer run is text */
+enum {
+    BT_THOUGHTS_MAX_HELD_BYTES = 64,    /* of white space; a longer run is text */
+    BT_THOUGHTS_MAX_HEADER_BYTES = 256, /* of what stands before <|message|>, likewise */
+};
 
 typedef enum bt_thoughts_state { BT_THOUGHTS_SAYS, BT_THOUGHTS_BEGINS, BT_THOUGHTS_THINKS } bt_thoughts_state;
 typedef struct bt_thoughts { /* plain data, private but for `at` */

@@ -32,8 +32,10 @@ static int32_t find_control(const bt_tokenizer *tok, const char *text, size_t le
 static void find_marks(gw_text *t, bt_text_span chat_template)
 {
     t->marks = bt_thoughts_find(t->tok, chat_template);
-    t->mark_ids[0] = t->marks ? find_control(t->tok, t->marks->open, strlen(t->marks->open)) : -1;
-    t->mark_ids[1] = t->marks ? find_control(t->tok, t->marks->close, strlen(t->marks->close)) : -1;
+    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++) {
+        const char *name = t->marks ? t->marks->token[i] : NULL;
+        t->mark_ids[i] = name ? find_control(t->tok, name, strlen(name)) : -1;
+    }
 }
 
 bt_err gw_text_open(gw_text *ret, const bt_gguf *g, const char *chat_template, bt_fault *fault)
@@ -204,7 +206,6 @@ static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_opena
     enum { END_TOKENS = 16 }; /* hold a mark and white space */
     const size_t n = ids_len < END_TOKENS ? ids_len : END_TOKENS;
     bt_buf end;
-    memcpy(a->mark_ids, t->mark_ids, sizeof a->mark_ids);
     if (!t->marks || r->keeps_thoughts) return BT_OK;
     const bt_err e = gw_text_of_ids(&end, t, ids + (ids_len - n), n, fault);
     if (e == BT_OK)
@@ -216,7 +217,7 @@ static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_opena
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
                      size_t ids_len, size_t ids_max, bt_fault *fault)
 {
-    gw_text_answer a = {.brings_bos = brings_bos(t, r), .mark_ids = {-1, -1}};
+    gw_text_answer a = {.brings_bos = brings_bos(t, r)};
     size_t limit;
     bt_err e = BT_OK;
     if (!bt_mul_size(&limit, ids_max + 1, TOKEN_TEXT_BYTES)) limit = SIZE_MAX;
@@ -225,6 +226,7 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_requ
     bt_detok_init(&a.detok, t->tok, begins_text ? BT_DETOK_START : 0);
     bt_buf_init(&a.text, limit);
     bt_stop_init(&a.stop);
+    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++) a.mark_ids[i] = r->is_chat ? t->mark_ids[i] : -1;
     if (r->is_chat) e = begin_thoughts(&a, t, r, ids, ids_len, fault);
     for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
         const int32_t id = find_control(t->tok, r->stop[i], r->stop_len[i]);
@@ -259,7 +261,9 @@ bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault)
     bt_buf fresh;
     if (a->is_stopped) return BT_OK;
     bt_buf_init(&fresh, 4 * TOKEN_TEXT_BYTES);
-    a->detok.is_special_shown = id >= 0 && (id == a->mark_ids[0] || id == a->mark_ids[1]);
+    a->detok.is_special_shown = false;
+    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++)
+        a->detok.is_special_shown |= id >= 0 && id == a->mark_ids[i];
     bt_err e = bt_detok_push(&fresh, &a->detok, id, fault);
     if (e == BT_OK) e = show(a, &fresh);
     bt_buf_done(&fresh);

@@ -17,8 +17,8 @@ typedef struct gw_text {
     bt_templates templates;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
-    const bt_thought_marks *marks; /* of thoughts in answers; NULL: the model has none */
-    int32_t mark_ids[2];           /* control tokens among them, which are shown; -1: none */
+    const bt_thought_marks *marks;            /* of thoughts in answers; NULL: the model has none */
+    int32_t mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* control tokens among theirs, which are shown; -1: none */
 } gw_text;
 
 /* Copies what it needs from g. A file without a template, or with one that does not parse, is fine: chats are then
@@ -58,7 +58,7 @@ typedef struct gw_text_answer {
     bool is_stopped;      /* a stop string came: the text ends before it, later ids change nothing */
     bool brings_bos;      /* the prompt's text begins with the BOS that the file asks for: none was added */
     size_t prompt_chars;  /* of the prompt's text, where log probabilities of a completion tell places */
-    int32_t stop_id[GW_OPENAI_MAX_STOPS], mark_ids[2]; /* private */
+    int32_t stop_id[GW_OPENAI_MAX_STOPS], mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* private */
     size_t stop_ids;
 } gw_text_answer;
 

@@ -1,5 +1,6 @@
 /* Any text as an answer: its parts are the same in whatever steps it comes, but for white space, and in order
- * they are bytes of the text. Byte 0: the steps, low bit whether the answer begins inside thoughts. */
+ * they are bytes of the text. Byte 0: the steps, low bit whether the answer begins inside thoughts, bit 7
+ * whether messages have channels. */
 #include "text/thoughts.h"
 
 #include <stdint.h>
@@ -22,14 +23,16 @@ static void take(parts *to, const bt_thoughts_part *p, const char *text, size_t 
     }
 }
 
-static parts split(const char *text, size_t len, size_t step, bool is_open)
+static parts split(const char *text, size_t len, size_t step, uint8_t how)
 {
-    static const bt_thought_marks marks = {"<a>", "</a>"};
+    static const bt_thought_marks marks[] = {
+        {.open = "<a>", .close = "</a>"},
+        {.open = "<|channel|>analysis<|message|>", .close = "<|end|>", .has_channels = true}};
     parts ret = {{malloc(len + 1), malloc(len + 1)}, {0, 0}};
     bt_thoughts t;
     bt_thoughts_part p;
     if (!ret.text[0] || !ret.text[1]) abort();
-    bt_thoughts_begin(&t, &marks, is_open);
+    bt_thoughts_begin(&t, &marks[how >> 7], how & 1);
     for (size_t n = 0; n < len; n += step)
         while (bt_thoughts_next(&p, &t, text, n, false)) take(&ret, &p, text, n);
     while (bt_thoughts_next(&p, &t, text, len, true)) take(&ret, &p, text, len);
@@ -41,8 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     if (len == 0) return 0;
     const char *text = (const char *)data + 1;
-    const parts a = split(text, len - 1, (size_t)(data[0] >> 1) + 1, data[0] & 1);
-    const parts b = split(text, len - 1, len, data[0] & 1);
+    const parts a = split(text, len - 1, (size_t)(data[0] >> 1 & 63) + 1, data[0]);
+    const parts b = split(text, len - 1, len, data[0]);
     for (int i = 0; i < 2; i++) {
         if (a.len[i] != b.len[i] || memcmp(a.text[i], b.text[i], a.len[i]) != 0) abort();
         free(a.text[i]);

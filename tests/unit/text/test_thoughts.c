@@ -8,7 +8,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-static const bt_thought_marks marks = {"<think>", "</think>"};
+static const bt_thought_marks marks = {.open = "<think>", .close = "</think>"};
+static const bt_thought_marks *used = &marks; /* by split */
 
 /* The text in steps of `step` bytes, as "thoughts|said". */
 static void split(char ret[static 512], const char *text, bool is_open, size_t step)
@@ -17,7 +18,7 @@ static void split(char ret[static 512], const char *text, bool is_open, size_t s
     bt_thoughts_part p;
     char part[2][256] = {"", ""};
     const size_t len = strlen(text);
-    bt_thoughts_begin(&t, &marks, is_open);
+    bt_thoughts_begin(&t, used, is_open);
     for (size_t n = step < len ? step : len;; n = n + step < len ? n + step : len) {
         while (bt_thoughts_next(&p, &t, text, n, false)) strncat(part[p.is_thought], p.text.ptr, p.text.len);
         if (n == len) break;
@@ -44,6 +45,26 @@ static void an_answer_is_cut_at_its_marks_without_the_white_space_around_them(vo
     is("<think>\n\n</think>\n\nb", false, "|b");
     is("<think>a</think> <think> b </think>c <think>d", false, "ab|c <think>d");
     is("<think>a < b </thin </think>c", false, "a < b </thin|c");
+}
+
+static void messages_of_the_channel_analysis_are_thoughts_and_all_others_said(void **state)
+{
+    (void)state;
+    static const char template[] = "<|start|>assistant<|channel|>analysis<|message|>";
+    used = bt_thoughts_find(NULL, (bt_text_span){template, sizeof template - 1});
+    assert_non_null(used);
+    is("<|channel|>analysis<|message|>\nHm. <|end|><|start|>assistant<|channel|>final<|message|>Yes\n", false,
+       "Hm.|Yes\n");
+    is("<|channel|>final<|message|>Yes <|x", false, "|Yes <|x");
+    is("<|channel|>commentary<|message|>I look. "
+       "<|end|><|start|>assistant<|channel|>analysis<|message|>a<|end|>"
+       "<|start|>assistant<|channel|>final<|message|>b",
+       false, "a|I look. b");
+    is("a<|end|>\n<|start|>assistant to=f<|channel|>commentary json<|message|>{}", true, "a|{}");
+    is("Yes", false, "|Yes");
+    is("<|channel|>anal", false, "|"); /* an answer that ends in a header */
+    is("<|chann", false, "|<|chann");
+    used = &marks;
 }
 
 static void an_answer_begins_inside_thoughts_where_the_prompt_opened_them(void **state)
@@ -107,6 +128,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_answer_is_cut_at_its_marks_without_the_white_space_around_them),
+        cmocka_unit_test(messages_of_the_channel_analysis_are_thoughts_and_all_others_said),
         cmocka_unit_test(an_answer_begins_inside_thoughts_where_the_prompt_opened_them),
         cmocka_unit_test(text_without_thoughts_stays_as_it_is),
         cmocka_unit_test(thoughts_that_do_not_end_are_thoughts_to_the_end),

@@ -362,6 +362,14 @@ static void thoughts_are_told_apart_where_the_template_names_their_marks(void **
     answer_is(&t, false, "x<think>\n\n</think>\n\n", "b", "|b");
     answer_is(&t, true, "x\n", "<think>a</think>b", "|<think>a</think>b");
     gw_text_close(&t);
+    static const char channels[] =
+        "{{ '<|start|>assistant<|channel|>analysis<|message|>' + messages[0].content }}";
+    t = open_text(channels, true);
+    answer_is(&t, false, "x", "<|channel|>final<|message|>b", "|b");
+    gw_text_close(&t);
+    t = open_text("{{ messages[0].content + '<|end|>' }}", true); /* that alone is no mark of thoughts */
+    assert_null(t.marks);
+    gw_text_close(&t);
     t = open_text(NULL, true); /* no mark is known */
     answer_is(&t, false, "x\n", "<think>a</think>b", "|<think>a</think>b");
     gw_text_close(&t);
@@ -370,7 +378,7 @@ static void thoughts_are_told_apart_where_the_template_names_their_marks(void **
 static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
 {
     (void)state;
-    static const bt_thought_marks marks = {"<|im_start|>", "<|im_end|>"};
+    static const bt_thought_marks marks = {.open = "<|im_start|>", .close = "<|im_end|>"};
     bt_fault f;
     gw_text_answer a;
     bt_thoughts_part p;
