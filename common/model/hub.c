@@ -162,7 +162,7 @@ const char *bt_hub_quant_of(const char *path, size_t *ret_stem, size_t *ret_part
     *ret_part = part;
     *ret_parts = parts;
     const char *at = path + n;
-    while (at > path && at[-1] != '-' && at[-1] != '.' && at[-1] != '/') at--;
+    while (at > path && at[-1] != '-' && at[-1] != '.' && at[-1] != '/' && at[-1] != '@') at--;
     return at;
 }
 
@@ -184,7 +184,7 @@ static bool fits(const candidate *c, const char *quant)
     const size_t n = strlen(quant);
     if (!n) return true;
     if (n > c->stem || strncasecmp(c->path + c->stem - n, quant, n) != 0) return false;
-    return n == c->stem || strchr("-._/", c->path[c->stem - n - 1]);
+    return n == c->stem || strchr("-._/@", c->path[c->stem - n - 1]);
 }
 
 static bool are_one_model(const candidate *a, const candidate *b)
@@ -270,10 +270,7 @@ bt_err bt_hub_folder(char *ret, size_t cap, const bt_hub_ref *ref, bt_fault *fau
 void bt_hub_file_name(char ret[BT_HUB_PATH_BYTES], const char *path)
 {
     size_t n = 0;
-    for (; *path && n + 3 < BT_HUB_PATH_BYTES; path++) {
-        if (*path == '/') ret[n++] = '-';
-        ret[n++] = *path == '/' ? '-' : *path;
-    }
+    for (; path[n] && n + 1 < BT_HUB_PATH_BYTES; n++) ret[n] = path[n] == '/' ? '@' : path[n];
     ret[n] = '\0';
 }
 

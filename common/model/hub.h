@@ -8,7 +8,8 @@
 
 /* GGUF files of a hub of models, called by "hf:OWNER/NAME" or "hf:OWNER/NAME:QUANT": what the hub says about a
  * repository, which files a name means, and where they lie here: in hf/OWNER/NAME of the folder of models
- * (model/store.h), a '/' in a file's path written as "--". Pure but for bt_hub_find and bt_hub_folder. */
+ * (model/store.h), a '/' in a file's path written as '@', which no path has. Pure but for bt_hub_find and
+ * bt_hub_folder. */
 enum {
     BT_HUB_MAX_NAME = 96,
     BT_HUB_MAX_QUANT = 32,

@@ -172,7 +172,11 @@ static void a_path_lies_here_without_folders(void **state)
     char name[BT_HUB_PATH_BYTES], folder[64];
     bt_hub_ref r;
     bt_hub_file_name(name, "Q8_0/x/m-Q8_0.gguf");
-    assert_string_equal(name, "Q8_0--x--m-Q8_0.gguf");
+    assert_string_equal(name, "Q8_0@x@m-Q8_0.gguf"); /* which no path of a hub is */
+    static const char *const here[] = {"Q8_0@m.gguf", "x@Q4_0.gguf"};
+    size_t chosen[BT_GGUF_MAX_PARTS], parts;
+    assert_int_equal(bt_hub_choose(chosen, &parts, here, 2, "q4_0", NULL), BT_OK);
+    assert_int_equal(chosen[0], 1);
     assert_int_equal(setenv("BATON_MODEL_DIR", "/models", 1), 0);
     assert_int_equal(bt_hub_ref_parse(&r, "hf:a/b:c", NULL), BT_OK);
     assert_int_equal(bt_hub_folder(folder, sizeof folder, &r, NULL), BT_OK);
