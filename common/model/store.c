@@ -76,6 +76,14 @@ static int is_model(const struct dirent *e)
 {
     return ends_with_gguf(e->d_name) && bt_known_is_file_name(e->d_name);
 }
+/* As bt_hub_file_name writes a path. */
+static int is_hub_model(const struct dirent *e)
+{
+    char path[sizeof e->d_name];
+    snprintf(path, sizeof path, "%s", e->d_name);
+    for (char *c = path; (c = strchr(c, '@')); *c = '/') continue;
+    return ends_with_gguf(e->d_name) && bt_known_is_file_path(path);
+}
 static int is_folder(const struct dirent *e) { return bt_known_is_file_name(e->d_name); }
 
 typedef struct scan {
@@ -116,7 +124,7 @@ static bt_err add(bt_store_list *l, const char *dir, const char *repo, const cha
 
 static bt_err add_folder(bt_store_list *l, const char *dir, const char *repo, bt_fault *fault)
 {
-    scan s = look(dir, is_model);
+    scan s = look(dir, repo ? is_hub_model : is_model);
     bt_err e = BT_OK;
     for (int i = 0; e == BT_OK && i < s.count; i++) e = add(l, dir, repo, s.entry[i]->d_name, fault);
     look_done(&s);
