@@ -148,35 +148,125 @@ FILTER(escape)
     return jj_give(ret, bt_jj_buf_str(&b, s->is_template));
 }
 
-/* Comments and tags go, and white space becomes one space. Entities stay as they are. */
-FILTER(striptags)
+/* ---- without markup, as markupsafe 3.0.4 does it ---- */
+
+static const char *const entities['z' - 'A' + 1] = {
+#include "text/jinja/jj_entities_table.h"
+};
+/* Windows' characters, which HTML takes for the numbers 128 to 159; 0: none. */
+static const uint16_t windows[32] = {0x20AC, 0,      0x201A, 0x0192, 0x201E, 0x2026, 0x2020, 0x2021,
+                                     0x02C6, 0x2030, 0x0160, 0x2039, 0x0152, 0,      0x017D, 0,
+                                     0,      0x2018, 0x2019, 0x201C, 0x201D, 0x2022, 0x2013, 0x2014,
+                                     0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0,      0x017E, 0x0178};
+
+static bool is_wholly(const jj_str *s, size_t begin, size_t end)
 {
-    UNUSED;
-    const jj_str *s = bt_jj_show_str(r, self);
+    while (begin < end && jj_str_mark(s, begin)) begin++;
+    return begin == end;
+}
+
+/* "&#233;" at byte `at`: its bytes, 0: it is none. */
+static size_t number_at(uint32_t *ret, const jj_str *s, size_t at)
+{
+    const size_t digits = at + 2 < s->len && (s->ptr[at + 2] | 32) == 'x' ? at + 3 : at + 2;
+    size_t i = digits;
+    uint32_t v = 0;
+    for (; i < s->len; i++) {
+        const int c = (unsigned char)s->ptr[i];
+        if (digits == at + 3 ? !isxdigit(c) : !isdigit(c)) break;
+        if (v <= 0x10FFFF)
+            v = digits == at + 2 ? v * 10 + (uint32_t)(c - '0')
+                                 : v * 16 + (uint32_t)(isdigit(c) ? c - '0' : (c | 32) - 'a' + 10);
+    }
+    *ret = v;
+    return i == digits ? 0 : i + (i < s->len && s->ptr[i] == ';') - at;
+}
+
+static bool add_number(jj_buf *b, uint32_t v, bool is_template)
+{
+    const bool is_no_character = v < 9 || v == 0xB || (v >= 0xE && v < 0x20) || v == 0x7F ||
+                                 (v >= 0xFDD0 && v < 0xFDF0) || (v & 0xFFFE) == 0xFFFE;
+    if (v >= 0x80 && v < 0xA0 && windows[v - 0x80]) v = windows[v - 0x80];
+    else if (v == 0 || v > 0x10FFFF || (v >= 0xD800 && v < 0xE000)) v = 0xFFFD;
+    else if (is_no_character) return true;
+    return bt_jj_buf_char(b, v, is_template);
+}
+
+/* The name at byte `at`, behind an '&': its bytes, 0: it is none; *ret: its characters, up to a space. */
+static size_t name_at(const char **ret, const jj_str *s, size_t at)
+{
+    const int first = at < s->len ? (unsigned char)s->ptr[at] : 0;
+    size_t best = 0;
+    const char *e = first >= 'A' && first <= 'z' ? entities[first - 'A'] : NULL;
+    while (e && *e) {
+        const bool is_bare = *e == '!';
+        const char *name = e + is_bare, *value = strchr(name, ' ') + 1;
+        const size_t n = (size_t)(value - 1 - name);
+        e = strchr(value, ' ') + 1;
+        if (n > s->len - at || memcmp(s->ptr + at, name, n) != 0) continue;
+        const bool is_closed = at + n < s->len && s->ptr[at + n] == ';';
+        if ((!is_closed && !is_bare) || n + is_closed <= best) continue;
+        best = n + is_closed;
+        *ret = value;
+    }
+    return best;
+}
+
+static const jj_str *unescape(jj_run *r, const jj_str *s)
+{
+    enum { MOST_NAMES = 4096 }; /* bytes of one letter */
     jj_buf b = jj_buf_of(r);
-    if (!s || !jj_step_bytes(r, s->len)) return false;
+    for (size_t i = 0, n; i < s->len; i += n) {
+        uint32_t v = 0;
+        const char *name = NULL;
+        const bool is_mark = s->ptr[i] == '&', is_number = is_mark && i + 1 < s->len && s->ptr[i + 1] == '#';
+        if (is_mark && !jj_step_bytes(r, is_number ? s->len - i : MOST_NAMES)) return NULL;
+        n = is_number ? number_at(&v, s, i) : is_mark ? name_at(&name, s, i + 1) : 0;
+        if (name) n++;
+        const bool is_template = is_wholly(s, i, i + n);
+        if (n == 0) n = 1;
+        if (name    ? !bt_jj_buf_bytes(&b, name, strcspn(name, " "), is_template)
+            : n > 1 ? !add_number(&b, v, is_template)
+                    : !bt_jj_buf_part(&b, s, i, i + 1))
+            return NULL;
+    }
+    return bt_jj_buf_str(&b, s->is_template);
+}
+
+/* Comments and tags go, to the first that does not end, and white space becomes one space. */
+static const jj_str *strip_tags(jj_run *r, const jj_str *s)
+{
+    jj_buf b = jj_buf_of(r);
     size_t space = SIZE_MAX; /* where white space began that is not written */
+    bool has_tags = true;
     for (size_t i = 0, bytes; i < s->len; i += bytes) {
         const uint32_t c = bt_jj_code(s->ptr, s->len, i, &bytes);
-        const bool is_comment = c == '<' && s->len - i >= 4 && memcmp(s->ptr + i, "<!--", 4) == 0;
-        const char *end = !is_comment && c == '<' ? memchr(s->ptr + i, '>', s->len - i)
-                          : is_comment            ? memmem(s->ptr + i, s->len - i, "-->", 3)
-                                                  : NULL;
+        const bool is_tag = has_tags && c == '<';
+        const bool is_comment = is_tag && s->len - i >= 4 && memcmp(s->ptr + i, "<!--", 4) == 0;
+        const char *end = is_comment ? memmem(s->ptr + i + 4, s->len - i - 4, "-->", 3)
+                          : is_tag   ? memchr(s->ptr + i, '>', s->len - i)
+                                     : NULL;
         if (end) {
             bytes = (size_t)(end - s->ptr) - i + (is_comment ? 3 : 1);
-            if (!jj_step_bytes(r, bytes)) return false;
             continue;
         }
-        if (c == '<' && !jj_step_bytes(r, s->len - i)) return false;
+        if (is_tag) has_tags = false;
         if (bt_jj_is_space(c)) {
             if (space == SIZE_MAX) space = i;
             continue;
         }
-        if (space != SIZE_MAX && b.len > 0 && !bt_jj_buf_text(&b, " ", jj_str_mark(s, space))) return false;
+        if (space != SIZE_MAX && b.len > 0 && !bt_jj_buf_text(&b, " ", jj_str_mark(s, space))) return NULL;
         space = SIZE_MAX;
-        if (!bt_jj_buf_part(&b, s, i, i + bytes)) return false;
+        if (!bt_jj_buf_part(&b, s, i, i + bytes)) return NULL;
     }
-    return jj_give(ret, bt_jj_buf_str(&b, s->is_template));
+    return bt_jj_buf_str(&b, s->is_template);
+}
+
+FILTER(striptags)
+{
+    UNUSED;
+    const jj_str *s = bt_jj_show_str(r, self);
+    return s && jj_step_bytes(r, 4 * s->len) && (s = strip_tags(r, s)) && jj_give(ret, unescape(r, s));
 }
 
 FILTER(truncate_)
@@ -223,23 +313,48 @@ FILTER(wordcount)
     return true;
 }
 
+/* is_query: of a query, where a slash is written out and a space is a '+'. */
+static bool quote(jj_run *r, jj_buf *b, const jj_value *v, bool is_query)
+{
+    const jj_str *s = bt_jj_show_str(r, v);
+    for (size_t i = 0; s && i < s->len; i++) {
+        const unsigned char c = (unsigned char)s->ptr[i];
+        char text[4] = {(char)c};
+        if (is_query && c == ' ') text[0] = '+';
+        else if ((c >= 0x80 || !isalnum(c)) && (!c || !strchr(is_query ? "_.-~" : "_.-~/", c)))
+            (void)snprintf(text, sizeof text, "%%%02X", c);
+        if (!jj_step(r, 1) || !bt_jj_buf_text(b, text, jj_str_mark(s, i))) return false;
+    }
+    return s != NULL;
+}
+
+static bool quote_pair(jj_run *r, jj_buf *b, const jj_value *key, const jj_value *value, bool is_first)
+{
+    return (is_first || bt_jj_buf_text(b, "&", true)) && quote(r, b, key, true) &&
+           bt_jj_buf_text(b, "=", true) && quote(r, b, value, true);
+}
+
 FILTER(urlencode)
 {
     UNUSED;
-    const jj_str *s = bt_jj_show_str(r, self);
     jj_buf b = jj_buf_of(r);
-    if (self->kind == JJ_LIST || self->kind == JJ_DICT)
-        return bt_jj_fail(r, BT_EFORMAT, "urlencode works on text, not %s", bt_jj_value_type(self));
-    if (!s) return false;
-    for (size_t i = 0; i < s->len; i++) {
-        const unsigned char c = (unsigned char)s->ptr[i];
-        char hex[4];
-        snprintf(hex, sizeof hex, "%%%02X", c);
-        const bool is_safe = (c < 0x80 && isalnum(c)) || (c && strchr("_.-~/", c));
-        if (!jj_step(r, 1) || !bt_jj_buf_text(&b, is_safe ? (char[]){(char)c, 0} : hex, jj_str_mark(s, i)))
-            return false;
+    jj_walk w;
+    jj_value item, pair;
+    bool ok = true, is_first = true;
+    if (self->kind == JJ_DICT) {
+        for (size_t i = 0; i < self->dict->len && ok; i++)
+            ok = quote_pair(r, &b, &self->dict->key[i], &self->dict->value[i], i == 0);
+    } else if (self->kind == JJ_LIST) {
+        for (ok = bt_jj_walk_begin(r, &w, self); ok && bt_jj_walk_next(&w, &item); is_first = false) {
+            if (!bt_jj_value_list(r, &pair, &item, JJ_PLAIN)) return false;
+            if (pair.list->len != 2) return bt_jj_fail(r, BT_EFORMAT, "urlencode needs pairs");
+            ok = quote_pair(r, &b, &pair.list->item[0], &pair.list->item[1], is_first);
+        }
+        ok = ok && r->err == BT_OK;
+    } else {
+        ok = quote(r, &b, self, false);
     }
-    return jj_give(ret, bt_jj_buf_str(&b, s->is_template));
+    return ok && jj_give(ret, bt_jj_buf_str(&b, self->kind != JJ_STR || self->s->is_template));
 }
 
 /* ---- numbers ---- */

@@ -43,6 +43,9 @@ lines@indent(2)|lines@indent(2, true, true)|lines@indent('> ')|s@truncate(5)|s@t
 range(10)[::3]|range(3, 20, 4)[-1::-2]|range(5)[9:]|range(-9223372036854775807, 9223372036854775807, 4611686018427387904)@list
 s@truncate(9223372036854775807)|s.center(-9223372036854775807 - 1)|s@center(-9223372036854775807 - 1)|s.rjust(-9223372036854775807 - 1)|-0.5@filesizeformat|'%*d/%-3d/' % (-4, 5, 6)
 ls@map('map', 'upper')@map('list')@list|{(1, (2, 'x')): 3}.get((1, (2, 'x')))|s is sameas s|4503599627370497.0 // 1|-7.5 // 2|'{:5}/{}'.format(true, true)|'\\x7f\u00e9'@tojson(ensure_ascii=true)
+'a<!-- <b> -->c<!<!-- x -->-- y -->d <!--> e <!---> f<!--'@striptags|'1 < 2 > 3 < 4 <b'@striptags|' &amp;lt; &lt;b&gt; <i>x</i>\\n\\u3000&copy 2 &notit; &notin; &nosuch; &fjlig; &ThickSpace; &'@striptags
+'&#65;&#x42&#0;&#128;&#129;&#xD800;&#1114112;&#99999999999;&#1; &#; &#x; &#13; &#xFDD0;&#11;'@striptags|'&ngE;&AMP&ampx&lt&lt;&Lt;&gt&zwnj; &quot;'@striptags
+'a b/c?d=e&f~\\u00e9%'@urlencode|{'a b': 'c/d', 'x': 1, 'y': none}@urlencode|[('a', 'b&c'), (1, true)]@urlencode|5@urlencode|none@urlencode|nothing@urlencode|[]@urlencode
 strftime_now('%d %b %Y')|strftime_now('%Y-%m-%dT%H:%M:%S.%f%z')|dict(a=1, b='x')|namespace(a=1).a|ms[0].role ~ ms[-1]['content']|s.nothing|d.nothing is defined|'\\u65e5'@upper
 """.strip().replace("\n", "|").split("|")
 EXPRESSIONS = ["{{ " + e.replace("@", " | ") + " }}" for e in EXPRESSIONS]
