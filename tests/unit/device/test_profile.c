@@ -150,7 +150,7 @@ static void built_in_profiles_take_these_operators(void **state)
         while (w < sizeof want / sizeof *want && strncmp(p.name, want[w].begins, strlen(want[w].begins)) != 0)
             w++;
         assert_true(w < sizeof want / sizeof *want);
-        /* llm.npu: beside the linears one operator */
+        /* llm.npu: beside the linears one class */
         const bool is_int8 = !strcmp(p.name, "hexagon-v75-int8");
         npus++;
         for (int k = 0; k < BT_OP_KINDS; k++) {
@@ -158,7 +158,7 @@ static void built_in_profiles_take_these_operators(void **state)
             const uint8_t all = k == BT_OP_LINEAR   ? want[w].linear
                                 : k == BT_OP_ROTATE ? want[w].rotate
                                                     : want[w].others;
-            const uint8_t int8 = k == BT_OP_LINEAR || k == BT_OP_SILU_MUL ? I8 : 0;
+            const uint8_t int8 = k == BT_OP_LINEAR || bt_op_infos[k].class == BT_CLASS_ACTIVATION ? I8 : 0;
             assert_int_equal(p.op[k], !is_asked ? 0 : is_int8 ? int8 : all);
         }
     }

@@ -278,6 +278,7 @@ int main(void)
     const struct CMUnitTest once[] = {
         cmocka_unit_test(ref_f16_is_the_nearest_half_and_ties_go_to_even),
         cmocka_unit_test(ref_exp_agrees_with_double_exp),
+        cmocka_unit_test(ref_tanh_agrees_with_double_tanh),
         cmocka_unit_test(ref_rows_agree_with_double_precision),
     };
     const struct CMUnitTest tests[] = {
