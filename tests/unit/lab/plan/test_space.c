@@ -251,7 +251,7 @@ static void limits_come_before_the_objective(void **state)
     make(&w);
     const tool_plan_choice few = w.result.choice[0];
     w.want.has_limits = true;
-    w.want.limits.ttft_us = 700000;
+    w.want.limits.ttft_us = 600000;
     make(&w);
     assert_true(w.result.choice[0].f.kept > 0);
     assert_true(w.result.choice[0].programs > few.programs);
