@@ -173,6 +173,12 @@ uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
     return bt_time_plus(ns, t->op_launch_ns);
 }
 
+uint64_t bt_time_pairs(uint64_t first, uint64_t rows, uint64_t window)
+{
+    const uint64_t short_rows = !window || first + rows < window ? rows : first < window ? window - first : 0;
+    return short_rows * first + short_rows * (short_rows + 1) / 2 + (rows - short_rows) * window;
+}
+
 uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a)
 {
     const bt_profile_time *t = &p->time;

@@ -151,11 +151,11 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
  *                                idle also at fixed spans of 256 positions, merged in ascending order (kernels.h)
  *   longer runs                  (chunks of a prompt) by blocks of rows and kv head */
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q, size_t layer,
-                            size_t heads, size_t kv_heads, size_t d, float scale);
+                            size_t heads, size_t kv_heads, size_t d, const bt_attn_rule *rule);
 /* The same for query heads [h0, h1) alone; the places of other heads in out stay as they are. */
 void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
                                   size_t layer, size_t h0, size_t h1, size_t heads, size_t kv_heads, size_t d,
-                                  float scale);
+                                  const bt_attn_rule *rule);
 /* y = scale x + y */
 void bt_companion_add(const bt_companion *c, float *restrict y, const float *restrict x, float scale, size_t t,
                       size_t k);

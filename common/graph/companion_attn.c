@@ -70,13 +70,22 @@ typedef struct attn_job {
     const float *q;
     size_t layer, heads, kv_heads, d, ld;
     size_t h0, h1; /* query heads that are wanted */
-    float scale;
+    const bt_attn_rule *rule;
     size_t runs, units, block_rows;
     bt_pool_range left; /* units */
 } attn_job;
 
 static size_t visible(const attn_run *r) { return r->pos0 + r->rows; }
 static size_t spans_of(const attn_run *r) { return (visible(r) + BT_ATTN_SPAN - 1) / BT_ATTN_SPAN; }
+/* The first span that any row sees, and how many positions the rows see together. */
+static size_t first_span(const attn_job *j, const attn_run *r)
+{
+    return bt_attn_begin(j->rule, r->pos0) / BT_ATTN_SPAN;
+}
+static size_t seen(const attn_job *j, const attn_run *r)
+{
+    return visible(r) - bt_attn_begin(j->rule, r->pos0);
+}
 static size_t blocks_of(const attn_run *r, size_t block_rows)
 {
     return r->rows <= WHOLE_ROWS ? 1 : (r->rows + block_rows - 1) / block_rows;
@@ -91,7 +100,7 @@ static void whole(const attn_job *j, const attn_run *r, size_t first, size_t row
     const size_t h0 = g0 * group > j->h0 ? g0 * group : j->h0, h1 = g1 * group < j->h1 ? g1 * group : j->h1;
     if (h0 >= h1) return;
     j->c->kernels->attn(j->out + at, j->ld, j->q + at, j->ld, r->kv, j->layer, rows, r->pos0 + first,
-                        j->heads, h0, h1, j->scale, scratch);
+                        j->heads, h0, h1, j->rule, scratch);
 }
 
 /* One piece of a run and of kv heads [g0, g1); whoever brings the last one merges them all. */
@@ -99,15 +108,16 @@ static void piece(const attn_job *j, size_t index, size_t n, size_t g0, size_t g
 {
     const attn_run *r = &j->c->spans->run[index];
     const size_t ld = j->ld, group = j->heads / j->kv_heads, spans = spans_of(r);
-    const size_t s0 = n * r->piece_spans, s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
+    const size_t s0 = first_span(j, r) + n * r->piece_spans,
+                 s1 = s0 + r->piece_spans < spans ? s0 + r->piece_spans : spans;
     j->c->kernels->attn_span(r->part, spans, j->q + r->row * ld, ld, r->kv, j->layer, r->rows, r->pos0,
-                             j->heads, g0, g1, s0, s1, j->scale, scratch);
+                             j->heads, g0, g1, s0, s1, j->rule, scratch);
     if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g0], 1, memory_order_acq_rel) != 1)
         return;
     for (size_t g = g0; g < g1; g++)
         j->c->kernels->attn_merge(j->out + r->row * ld + g * group * j->d, ld,
                                   r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d), spans,
-                                  r->rows, r->pos0, group, j->d);
+                                  r->rows, r->pos0, group, j->d, j->rule);
 }
 
 /* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more
@@ -161,10 +171,11 @@ static void plan_pieces(attn_job *j, size_t work)
     const bool is_whole = j->h1 - j->h0 == j->heads;
     for (size_t i = 0; i < j->runs && threads > 1 && is_whole; i++) {
         attn_run *r = &j->c->spans->run[i];
-        const size_t spans = spans_of(r), heads = are_few(j, r) ? j->kv_heads : 1;
-        const size_t cost = r->rows * visible(r) * heads;
+        const size_t all = spans_of(r), spans = all - first_span(j, r),
+                     heads = are_few(j, r) ? j->kv_heads : 1;
+        const size_t cost = r->rows * seen(j, r) * heads;
         const size_t limit = work / ((heads > 1 ? PIECES / 2 : PIECES) * threads);
-        const size_t floats = r->rows * j->heads * spans * bt_attn_part_floats(j->d);
+        const size_t floats = r->rows * j->heads * all * bt_attn_part_floats(j->d);
         if (r->rows > WHOLE_ROWS || spans == 1 || cost <= limit || floats > (size_t)(end - part)) continue;
         const size_t pieces = limit ? (cost + limit - 1) / limit : spans;
         r->piece_spans = pieces < spans ? (spans + pieces - 1) / pieces : 1;
@@ -219,7 +230,7 @@ static void attend(attn_job *j, size_t work)
 
 void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows *r, float *out,
                                   const float *q, size_t layer, size_t h0, size_t h1, size_t heads,
-                                  size_t kv_heads, size_t d, float scale)
+                                  size_t kv_heads, size_t d, const bt_attn_rule *rule)
 {
     attn_job j = {.c = c,
                   .out = out,
@@ -230,7 +241,7 @@ void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows
                   .d = d,
                   .heads = heads,
                   .kv_heads = kv_heads,
-                  .scale = scale,
+                  .rule = rule,
                   .ld = bt_companion_ld(c, heads * d)};
     bt_companion_flush(c);
     for (size_t b = 0; b < r->batch;) {
@@ -242,7 +253,7 @@ void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows
             }
             attn_run *n = &c->spans->run[j.runs++];
             b += next_run(n, r, b);
-            work += n->rows * visible(n) * kv_heads;
+            work += n->rows * seen(&j, n) * kv_heads;
         }
         attend(&j, work);
     }
@@ -252,7 +263,7 @@ void bt_companion_attention_heads(const bt_companion *c, const bt_companion_rows
 }
 
 void bt_companion_attention(const bt_companion *c, const bt_companion_rows *r, float *out, const float *q,
-                            size_t layer, size_t heads, size_t kv_heads, size_t d, float scale)
+                            size_t layer, size_t heads, size_t kv_heads, size_t d, const bt_attn_rule *rule)
 {
-    bt_companion_attention_heads(c, r, out, q, layer, 0, heads, heads, kv_heads, d, scale);
+    bt_companion_attention_heads(c, r, out, q, layer, 0, heads, heads, kv_heads, d, rule);
 }

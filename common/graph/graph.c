@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { TENSORS_PER_LAYER = 14, OPS_PER_LAYER = 23, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
+enum { TENSORS_PER_LAYER = 16, OPS_PER_LAYER = 25, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
 
 static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
 static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
@@ -107,16 +107,18 @@ static uint32_t attention(builder *b, uint32_t q, uint32_t kv)
     return out;
 }
 
-/* The input of a layer's block, and the way of its output to the residual stream: block(norm(x)), or
- * norm(block(x)). */
+/* The input of a layer's block, and the way of its output to the residual stream: block(norm(x)),
+ * norm(block(x)), or a norm on both sides. */
 static uint32_t block_begin(builder *b, const char *name, bt_weight weight, uint32_t x)
 {
-    return bt_arch_of(b->g->hp.arch)->norms == BT_ARCH_BEFORE ? norm(b, name, weight, x) : x;
+    return bt_arch_of(b->g->hp.arch)->norms == BT_ARCH_AFTER ? x : norm(b, name, weight, x);
 }
 
-static void block_end(builder *b, const char *name, bt_weight weight, uint32_t x, uint32_t out)
+static void block_end(builder *b, const char *name, bt_weight weight, bt_weight post, uint32_t x,
+                      uint32_t out)
 {
-    if (bt_arch_of(b->g->hp.arch)->norms == BT_ARCH_AFTER) out = norm(b, name, weight, out);
+    const bt_arch_norms norms = bt_arch_of(b->g->hp.arch)->norms;
+    if (norms != BT_ARCH_BEFORE) out = norm(b, name, norms == BT_ARCH_BOTH ? post : weight, out);
     op(b, BT_OP_ADD, BT_WEIGHT_NONE, x, out, x);
 }
 
@@ -156,11 +158,12 @@ static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt
 {
     const bt_hparams *hp = &b->g->hp;
     if (hp->experts) return experts(b, f);
+    const bt_arch_ffn by = bt_arch_of(hp->arch)->ffn;
     const bool is_gated = bt_arch_is_gated(hp->arch);
     const uint32_t gate = is_gated ? linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn) : BT_GRAPH_NO_TENSOR;
     const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn), m = is_gated ? gate : up;
-    if (is_gated) op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
-    else op(b, BT_OP_GELU, BT_WEIGHT_NONE, up, BT_GRAPH_NO_TENSOR, up);
+    if (!is_gated) op(b, BT_OP_GELU, BT_WEIGHT_NONE, up, BT_GRAPH_NO_TENSOR, up);
+    else op(b, by == BT_ARCH_GEGLU ? BT_OP_GELU_MUL : BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
     if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, m, 1);
     return linear(b, "d", BT_WEIGHT_DOWN, m, hp->dim);
 }
@@ -188,10 +191,10 @@ static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
     const uint32_t a = attention(b, q, kv);
     if (opt->rotate_attention) rotate(b, BT_ROTATION_R2, a, hp->heads);
     const uint32_t o = linear(b, "o", BT_WEIGHT_O, a, hp->dim);
-    block_end(b, "n", BT_WEIGHT_ATTN_NORM, x, o);
+    block_end(b, "n", BT_WEIGHT_ATTN_NORM, BT_WEIGHT_ATTN_POST_NORM, x, o);
 
     const uint32_t f = block_begin(b, "f", BT_WEIGHT_FFN_NORM, x);
-    block_end(b, "f", BT_WEIGHT_FFN_NORM, x, feed_forward(b, f, opt));
+    block_end(b, "f", BT_WEIGHT_FFN_NORM, BT_WEIGHT_FFN_POST_NORM, x, feed_forward(b, f, opt));
 }
 
 bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_options *options, bt_fault *fault)
@@ -255,6 +258,8 @@ static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_
         break;
     case BT_WEIGHT_ATTN_NORM:
     case BT_WEIGHT_FFN_NORM:
+    case BT_WEIGHT_ATTN_POST_NORM:
+    case BT_WEIGHT_FFN_POST_NORM:
     case BT_WEIGHT_OUT_NORM: *n = *k = hp->dim; break;
     case BT_WEIGHT_Q_NORM: *n = *k = q; break;
     case BT_WEIGHT_K_NORM: *n = *k = kv; break;

@@ -93,6 +93,10 @@
   OP(GELU,        gelu,        1, 1, 0, 0, ROWS,   NONE,      ACTIVATION, MOVED,     POINT)                          \
   FLOATS(  GELU,        GELU,          gelu,          19, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
+  OP(GELU_MUL,    gelu_mul,    2, 1, 0, 0, PAIR,   NONE,      ACTIVATION, MOVED,     GATED)                          \
+  FLOATS(  GELU_MUL,    GELU_MUL,      gelu_mul,      20, F32,      F32,  F32,      NONE,       NONE)                \
+  INTEGERS(GELU_MUL,    INT_GELU_MUL,  int_gelu_mul,  76, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
+                                                                                                                     \
   OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
@@ -128,6 +132,7 @@
  *   ADD          in[0] + in[1], in place
  *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
  *   GELU         gelu(in[0]), in place: up, where there is no gate
+ *   GELU_MUL     gelu(in[0]) * in[1], in place
  *   SELECT_ROWS  the last real row of each sequence, or all rows
  *   ROTATE       rotates each of `heads` blocks, in place
  *   ROUTE        in[0] through the router -> the routes of each row: the experts that it chose, with their weights

@@ -160,7 +160,7 @@ static void run_rope(const run *r, const bt_step *s, const operands *o)
 {
     const bt_weights *w = r->w->weights;
     bt_companion_rope(o->c, &o->rows, o->out, s->heads, o->hp->head_dim, o->hp->rope_dims,
-                      bt_weights_rope_cos(w), bt_weights_rope_sin(w), o->hp->rope_neox);
+                      bt_weights_rope_cos(w, s->layer), bt_weights_rope_sin(w, s->layer), o->hp->rope_neox);
 }
 
 static void run_kv_store(const run *r, const bt_step *s, const operands *o)
@@ -173,8 +173,9 @@ static void run_kv_store(const run *r, const bt_step *s, const operands *o)
 
 static void run_attention(const run *r, const bt_step *s, const operands *o)
 {
+    const bt_attn_rule rule = {r->w->attn_scale, bt_hparams_window(o->hp, s->layer)};
     bt_companion_attention(o->c, &o->rows, o->out, o->in0, s->layer, o->hp->heads, o->hp->kv_heads,
-                           o->hp->head_dim, r->w->attn_scale);
+                           o->hp->head_dim, &rule);
 }
 
 static void run_add(const run *r, const bt_step *s, const operands *o)

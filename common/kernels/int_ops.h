@@ -85,6 +85,9 @@ typedef void bt_int_silu_mul16_fn(int32_t *restrict y, const int16_t *restrict g
  *   h = floor(x * p / 2^16 + 1/2);  y = clamp(floor(h * out.m / 2^(out.s + 15) + 1/2)) */
 typedef void bt_int_gelu16_fn(int32_t *restrict y, const int16_t *restrict x, size_t count, bt_int_mul in,
                               bt_int_mul out);
+/* y[i] = gelu(g[i]) * u[i]: h of int_gelu16 with in = gate, then w and y as int_silu_mul16. */
+typedef void bt_int_gelu_mul16_fn(int32_t *restrict y, const int16_t *restrict g, const int16_t *restrict u,
+                                  size_t count, bt_int_mul gate, bt_int_mul out);
 
 /* ---- residual stream: x[i] = clamp(x[i] + scale(y[i], mul)), x s32, y s16; mul = unit of y / unit of x ---- */
 typedef void bt_int_add32_fn(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul);
@@ -119,10 +122,10 @@ typedef void bt_int_from_f16_fn(int16_t *restrict y, const uint16_t *restrict x,
 typedef void bt_int_from_q8_fn(int16_t *restrict y, const int8_t *restrict q, uint16_t s, size_t count, int shift);
 
 /* ---- attention of T consecutive query rows over one sequence's KV, in integers ----
- * Rows, positions and heads are as for bt_attn_fn: row t stands at pos0 + t and sees positions 0 .. pos0 + t. q[T, ldq]
- * s16, out[T, ldo] s16. K and V rows of the pages are converted to s16 by from_f16, or from_q8 where elem_bytes is 1,
- * with k_shift and v_shift. Only the query heads of kv head g, [g * H / G, (g + 1) * H / G), are computed: the caller
- * splits kv heads and rows over threads.
+ * Rows, positions, heads and the window are as for bt_attn_fn (kernels.h): row t stands at pos0 + t. q[T, ldq] s16,
+ * out[T, ldo] s16. K and V rows of the pages are converted to s16 by from_f16, or from_q8 where elem_bytes is 1, with
+ * k_shift and v_shift. Only the query heads of kv head g, [g * H / G, (g + 1) * H / G), are computed: the caller splits
+ * kv heads and rows over threads.
  *   z[j]   = floor(sum over d of q[d] * K[j][d] / 2^L + 1/2), L = ceil(log2 D), with an exact sum; |z| <= 2^30
  *   e, S   = softmax16(z, logit);            logit = unit of q * 2^-k_shift * 2^L * attention scale * 2^26
  *   i      = floor(2^63 / S)
@@ -134,6 +137,7 @@ enum { BT_INT_ATTENTION_MAX_TOKENS = 131072 };
 typedef struct bt_int_attention_params {
     bt_int_mul logit, out;
     int k_shift, v_shift;
+    size_t window; /* positions that a row sees at most; 0: all */
 } bt_int_attention_params;
 typedef void bt_int_attention16_fn(int16_t *out, size_t ldo, const int16_t *q, size_t ldq, const bt_kv_view *kv,
                                    size_t layer, size_t t, size_t pos0, size_t heads, size_t g,

@@ -71,6 +71,8 @@ typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t cou
 #define BT_GELU_ONCE 0x1.988454p+0f /* 2 sqrt(2 / pi) */
 #define BT_GELU_CUBE 0x1.2444f2p-4f /* 0.044715 times that */
 typedef void bt_gelu_fn(float *y, const float *x, size_t count);
+/* y[i] = gelu(g[i]) * u[i], as gelu above (GeGLU); y may equal g or u */
+typedef void bt_gelu_mul_fn(float *y, const float *g, const float *u, size_t count);
 /* y[i] = tanh(y[i] / cap) * cap, cap > 0 */
 typedef void bt_soft_cap_fn(float *y, float cap, size_t count);
 /* Rotary embedding in place on x[heads, D], pairs given by `neox`:
@@ -99,12 +101,14 @@ typedef void bt_logit_bins_fn(int32_t *restrict bin, int32_t *restrict mass, con
 typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, size_t n, float low, float high);
 
 /* ---- attention of T consecutive query rows over one sequence's KV ----
- * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, all of which the caller has
- * stored before, this call's own K and V included. q[T, H, D] f32 row stride ldq, out[T, H, D] f32 row stride ldo;
+ * Query row t has absolute position pos0 + t and sees KV positions 0 .. pos0 + t, or with a window only the last
+ * `window` of these, its own included. The caller has stored all that it sees before, this call's own K and V included.
+ * q[T, H, D] f32 row stride ldq, out[T, H, D] f32 row stride ldo;
  * query head h reads kv head h / (H / G). Only query heads [h0, h1) are computed: the caller splits heads over threads
  * (and rows, by a call for each sub-range of rows with its own pos0).
  *
- * Order, for one (row, head), with P = pos + 1 visible positions and scale s:
+ * Order, for one (row, head), with its visible positions and scale s. Spans, blocks of 64 and the lanes of l go by the
+ * absolute position; a span or block without a visible position is skipped:
  *   for each span of 256 absolute positions, ascending:
  *     m = -inf, l[16] = 0, acc[D] = 0
  *     for each block of 64 positions in it, ascending (only the visible ones):
@@ -118,14 +122,26 @@ typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, 
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L, or NaN for every d where M is not finite: a score overflowed, or is a NaN
- * D <= 256. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte aligned.
+ * D <= 256. Rows outside the window are not looked at, but their memory is read: each page of the view up to the
+ * last visible position is some readable page. scratch: bt_attn_scratch_bytes(D) bytes for each call in flight, 64-byte
+ * aligned.
  *
  * Speed: up to BT_ATTN_PAIRS (row, head) pairs of a kv head share one pass over K and V; more pairs take more passes.
  * Where each kv head has at most BT_ATTN_FEW_PAIRS pairs, a pass takes several whole kv heads, BT_ATTN_PAIRS pairs in
  * all, and so reads memory in order. */
 enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
+typedef struct bt_attn_rule {
+    float scale;   /* of q . k */
+    size_t window; /* positions that a row sees at most; 0: all */
+} bt_attn_rule;
+/* The first position that the row at `pos` sees. */
+static inline size_t bt_attn_begin(const bt_attn_rule *rule, size_t pos)
+{
+    return rule->window && pos >= rule->window ? pos + 1 - rule->window : 0;
+}
 typedef void bt_attn_fn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                        size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch);
+                        size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, const bt_attn_rule *rule,
+                        void *scratch);
 size_t bt_attn_scratch_bytes(size_t head_dim);
 
 /* Attention in two steps, so that threads can share a long sequence. The result has the bits of bt_attn_fn.
@@ -136,9 +152,9 @@ size_t bt_attn_scratch_bytes(size_t head_dim);
  *          head's first part, out[T, ldo] at its first head. */
 typedef void bt_attn_span_fn(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                              size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0, size_t s1,
-                             float scale, void *scratch);
+                             const bt_attn_rule *rule, void *scratch);
 typedef void bt_attn_merge_fn(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
-                              size_t group, size_t d);
+                              size_t group, size_t d, const bt_attn_rule *rule);
 size_t bt_attn_part_floats(size_t head_dim);
 
 /* ---- sparse attention ----
@@ -220,6 +236,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(add_scaled, bt_add_scaled, WIDTH, with) \
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
     KERNEL(gelu, bt_gelu, WIDTH, with) \
+    KERNEL(gelu_mul, bt_gelu_mul, WIDTH, with) \
     KERNEL(soft_cap, bt_soft_cap, WIDTH, with) \
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \
@@ -257,6 +274,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(int_softmax16, bt_int_softmax16, INTEGER, with) \
     KERNEL(int_silu_mul16, bt_int_silu_mul16, INTEGER, with) \
     KERNEL(int_gelu16, bt_int_gelu16, PLAIN, with) \
+    KERNEL(int_gelu_mul16, bt_int_gelu_mul16, PLAIN, with) \
     KERNEL(int_add32, bt_int_add32, INTEGER, with) \
     KERNEL(int_split8, bt_int_split8, INTEGER, with) \
     KERNEL(int_split16, bt_int_split16, INTEGER, with) \

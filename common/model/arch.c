@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, mixed) \
+#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
                         .pairs = BT_ARCH_##how, \
                         .unrotated = each, \
@@ -15,7 +15,8 @@
                         .norms = BT_ARCH_##around, \
                         .matrices = BT_ARCH_##split, \
                         .ffn = BT_ARCH_##between, \
-                        .has_multipliers = scaled, \
+                        .multipliers = BT_ARCH_##scaled, \
+                        .windows = seen, \
                         .experts = BT_ARCH_##mixed},
 static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
 

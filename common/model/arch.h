@@ -14,25 +14,30 @@
  *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER; ALL: every matrix of a layer has one
  *   qk_norm      q and k behind their matrices: NONE, an RMS norm of each head (HEADS) or of the whole row (ROWS)
  *   norm         RMS; MEAN: by mean and variance, with a bias behind each weight
- *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x))
+ *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x)); BOTH
  *   matrices     APART; FUSED: attn_qkv has the rows of q, k and v, ffn_up those of gate and up
- *   ffn          down(f): SWIGLU, f = silu(gate) * up; GELU, f = gelu(up) in the tanh form, without a gate
- *   multipliers  1: the file may have attention.scale, embedding_scale, residual_scale and logit_scale
+ *   ffn          down(f): SWIGLU, f = silu(gate) * up; GEGLU, f = gelu(gate) * up; GELU, f = gelu(up), without a gate;
+ *                gelu in the tanh form
+ *   multipliers  KEYS: the file may have attention.scale, embedding_scale, residual_scale and logit_scale; ROOT: the
+ *                embedding times the root of dim; ONES
+ *   windows      of attention, as long as the file says: 0, none; 1, of all layers, where the file has one; n, of all
+ *                layers but every n-th
  *   experts      the feed-forward block is one of expert_count that each row chooses by itself: NEVER; ALWAYS; MAYBE,
  *                where the file has that key
  * docs/architectures.md has the sources. */
 // clang-format off
 #define BT_ARCH_LIST(ARCH)                                                                                           \
-  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, experts */              \
-  ARCH(LLAMA,      llama,      ADJACENT, 0,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     MAYBE)         \
-  ARCH(QWEN2,      qwen2,      HALVES,   0,   ALWAYS, NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
-  ARCH(QWEN3,      qwen3,      HALVES,   0,   MAYBE,  HEADS,   RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
-  ARCH(GRANITE,    granite,    ADJACENT, 0,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 1,     NEVER)         \
-  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4,   MAYBE,  NONE,    RMS,  BEFORE, APART,    SWIGLU, 0,     NEVER)         \
-  ARCH(OLMO2,      olmo2,      HALVES,   0,   NEVER,  ROWS,    RMS,  AFTER,  APART,    SWIGLU, 0,     NEVER)         \
-  ARCH(PHI3,       phi3,       HALVES,   0,   NEVER,  NONE,    RMS,  BEFORE, FUSED,    SWIGLU, 0,     NEVER)         \
-  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0,   MAYBE,  HEADS,   RMS,  BEFORE, APART,    SWIGLU, 0,     ALWAYS)        \
-  ARCH(STARCODER2, starcoder2, HALVES,   0,   ALL,    NONE,    MEAN, BEFORE, APART,    GELU,   0,     NEVER)
+  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, windows, experts */     \
+  ARCH(LLAMA,      llama,      ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 1, MAYBE)              \
+  ARCH(QWEN2,      qwen2,      HALVES,   0, ALWAYS, NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
+  ARCH(QWEN3,      qwen3,      HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
+  ARCH(GRANITE,    granite,    ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, KEYS, 0, NEVER)              \
+  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
+  ARCH(OLMO2,      olmo2,      HALVES,   0, NEVER,  ROWS,  RMS,  AFTER,  APART, SWIGLU, ONES, 0, NEVER)              \
+  ARCH(PHI3,       phi3,       HALVES,   0, NEVER,  NONE,  RMS,  BEFORE, FUSED, SWIGLU, ONES, 1, NEVER)              \
+  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, ALWAYS)             \
+  ARCH(STARCODER2, starcoder2, HALVES,   0, ALL,    NONE,  MEAN, BEFORE, APART, GELU,   ONES, 0, NEVER)              \
+  ARCH(GEMMA3,     gemma3,     HALVES,   0, NEVER,  HEADS, RMS,  BOTH,   APART, GEGLU,  ROOT, 6, NEVER)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
@@ -43,9 +48,11 @@ typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES } bt_arch_pairs;
 typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER, BT_ARCH_ALL } bt_arch_has;
 typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS } bt_arch_qk_norm;
 typedef enum bt_arch_norm { BT_ARCH_RMS, BT_ARCH_MEAN } bt_arch_norm;
-typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER } bt_arch_norms;
+typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER, BT_ARCH_BOTH } bt_arch_norms;
 typedef enum bt_arch_matrices { BT_ARCH_APART, BT_ARCH_FUSED } bt_arch_matrices;
-typedef enum bt_arch_ffn { BT_ARCH_SWIGLU, BT_ARCH_GELU } bt_arch_ffn;
+typedef enum bt_arch_ffn { BT_ARCH_SWIGLU, BT_ARCH_GELU, BT_ARCH_GEGLU } bt_arch_ffn;
+
+typedef enum bt_arch_multipliers { BT_ARCH_ONES, BT_ARCH_KEYS, BT_ARCH_ROOT } bt_arch_multipliers;
 
 typedef struct bt_arch_info { /* a row */
     const char *name;
@@ -57,7 +64,8 @@ typedef struct bt_arch_info { /* a row */
     bt_arch_norms norms;
     bt_arch_matrices matrices;
     bt_arch_ffn ffn;
-    bool has_multipliers;
+    bt_arch_multipliers multipliers;
+    uint32_t windows;
     bt_arch_has experts;
 } bt_arch_info;
 

@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 enum { KEY_CHARS = 96, SHOWN_CHARS = 41, LAYER_MADE = 5 }; /* of a layer: q, k, v, gate, up; or two norms */
+enum { GEMMA3_27B_LAYERS = 62 };
 
 typedef struct loading {
     const bt_gguf *g;
@@ -101,7 +102,7 @@ static bt_err refuse_unknown_maths(const loading *l)
                                                                             replaces */
     };
     char key[KEY_CHARS];
-    uint64_t n;
+    bt_err e;
     bool b;
     for (size_t i = 0; i < sizeof never / sizeof *never; i++) {
         key_of(key, l, never[i]);
@@ -109,13 +110,6 @@ static bt_err refuse_unknown_maths(const loading *l)
             return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
                            key);
     }
-    key_of(key, l, "attention.sliding_window");
-    bt_err e = bt_gguf_u64_or(&n, l->g, key, 0, l->fault);
-    if (e < 0) return e;
-    if (n > 0 && n < l->m->hp.ctx)
-        return bt_fail(l->fault, BT_EVERSION,
-                       "%s is %llu, below the context of %u: sliding windows are not supported", key,
-                       (unsigned long long)n, l->m->hp.ctx);
     static const struct {
         const char *suffix;
         bool neutral;
@@ -302,14 +296,45 @@ static bt_err read_multipliers(const loading *l)
         char key[KEY_CHARS];
         key_of(key, l, keys[i].suffix);
         if (bt_gguf_find_key(l->g, key) < 0) continue;
-        if (!l->arch->has_multipliers)
+        if (l->arch->multipliers != BT_ARCH_KEYS)
             return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
                            key);
         const bt_err e = read_positive(keys[i].ret, l, keys[i].suffix, 0, 1e6f);
         if (e < 0) return e;
     }
     if (divisor > 0) t->logits = 1.0f / divisor;
+    if (l->arch->multipliers == BT_ARCH_ROOT) t->embed = sqrtf((float)l->m->hp.dim);
+    if (l->m->hp.arch == BT_ARCH_GEMMA3 && l->m->hp.layers == GEMMA3_27B_LAYERS) /* no key says so */
+        t->scores = 1.0f / sqrtf((float)(l->m->hp.dim / l->m->hp.heads));
     return BT_OK;
+}
+
+/* Window layers and their rotary base, where the architecture has windows; a file that asks another one for a
+ * window below its context is refused. */
+static bt_err read_windows(const loading *l)
+{
+    bt_hparams *hp = &l->m->hp;
+    uint64_t window, every;
+    char key[KEY_CHARS];
+    key_of(key, l, "attention.sliding_window_pattern");
+    bt_err e = bt_gguf_u64_or(&every, l->g, key, l->arch->windows, l->fault);
+    if (e == BT_OK && (every != l->arch->windows || (every == 1 && bt_gguf_find_key(l->g, key) >= 0)))
+        return bt_fail(l->fault, BT_EVERSION, "%s is %llu; this build implements %s with %u", key,
+                       (unsigned long long)every, l->arch->name, l->arch->windows);
+    key_of(key, l, "attention.sliding_window");
+    if (e == BT_OK) e = bt_gguf_u64_or(&window, l->g, key, 0, l->fault);
+    if (e < 0) return e;
+    if (every > 1 && (window == 0 || window > BT_MODEL_MAX_CTX))
+        return bt_fail(l->fault, BT_EFORMAT, "%s is %llu; 1 to %d is allowed", key,
+                       (unsigned long long)window, BT_MODEL_MAX_CTX);
+    if (every <= 1 && (window == 0 || window >= hp->ctx)) return BT_OK;
+    if (every == 0)
+        return bt_fail(l->fault, BT_EVERSION,
+                       "%s is %llu, below the context of %u: windows of %s are not supported", key,
+                       (unsigned long long)window, hp->ctx, l->arch->name);
+    hp->window = (uint32_t)window;
+    hp->global_every = every > 1 ? (uint32_t)every : 0;
+    return every > 1 ? read_positive(&hp->window_rope_base, l, "rope.freq_base_swa", 10000.0f, 1e12f) : BT_OK;
 }
 
 static bt_err read_hparams(loading *l)
@@ -347,7 +372,8 @@ static bt_err read_hparams(loading *l)
                        l->arch->name, hp->rope_dims, hp->head_dim);
     hp->rope_neox = l->arch->pairs == BT_ARCH_HALVES;
     hp->qk_norm = l->arch->qk_norm != BT_ARCH_NONE;
-    if ((e = read_rope_scaling(l)) < 0 || (e = read_multipliers(l)) < 0) return e;
+    if ((e = read_rope_scaling(l)) < 0 || (e = read_multipliers(l)) < 0 || (e = read_windows(l)) < 0)
+        return e;
     return refuse_unknown_maths(l);
 }
 
@@ -473,10 +499,11 @@ static bt_err find_layer(loading *l, uint32_t i)
     const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
                  kv = (size_t)hp->kv_heads * e_dim;
     const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases == BT_ARCH_MAYBE,
-               is_after = l->arch->norms == BT_ARCH_AFTER, by_row = l->arch->qk_norm == BT_ARCH_ROWS,
-               has_biases = l->arch->biases != BT_ARCH_NEVER, is_fused = l->arch->matrices == BT_ARCH_FUSED,
-               has_parts = is_fused || hp->experts > 0, of_rest = l->arch->biases == BT_ARCH_ALL,
-               no_gate = has_parts || !bt_arch_is_gated(hp->arch), by_mean = l->arch->norm == BT_ARCH_MEAN;
+               is_after = l->arch->norms == BT_ARCH_AFTER, is_both = l->arch->norms == BT_ARCH_BOTH,
+               by_row = l->arch->qk_norm == BT_ARCH_ROWS, has_biases = l->arch->biases != BT_ARCH_NEVER,
+               is_fused = l->arch->matrices == BT_ARCH_FUSED, has_parts = is_fused || hp->experts > 0,
+               of_rest = l->arch->biases == BT_ARCH_ALL, no_gate = has_parts || !bt_arch_is_gated(hp->arch),
+               by_mean = l->arch->norm == BT_ARCH_MEAN;
     const bt_gguf_tensor *attn_bias = NULL, *ffn_bias = NULL;
     struct {
         const char *suffix;
@@ -503,6 +530,8 @@ static bt_err find_layer(loading *l, uint32_t i)
         {"ffn_up.bias", &x->b_up, f, 0, false, !of_rest},
         {"ffn_down.weight", &x->w_down, f, d, false, hp->experts > 0},
         {"ffn_down.bias", &x->b_down, d, 0, false, !of_rest},
+        {"post_attention_norm.weight", &x->attn_post_norm, d, 0, false, !is_both},
+        {"post_ffw_norm.weight", &x->ffn_post_norm, d, 0, false, !is_both},
     };
     for (size_t k = 0; k < sizeof want / sizeof *want; k++) {
         char name[KEY_CHARS];
@@ -719,15 +748,16 @@ void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row)
     bt_quant_to_f32(y, t->data + row * t->row_bytes, bt_quant_find(t->type), (size_t)t->dim[0]);
 }
 
-void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t ctx)
+void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t table, size_t ctx)
 {
+    const double base = (double)(table ? m->hp.window_rope_base : m->hp.rope_base),
+                 scale = table ? 1 : (double)m->hp.rope_scale;
     const size_t half = m->hp.rope_dims / 2;
     const double magnitude = (double)m->hp.rope.magnitude;
     float factor[BT_MODEL_MAX_HEAD_DIM / 2];
     double freq[BT_MODEL_MAX_HEAD_DIM / 2];
     if (m->rope_freqs) bt_model_row_f32(factor, m->rope_freqs, 0);
-    bt_rope_frequencies(freq, &m->hp.rope, m->hp.rope_dims, (double)m->hp.rope_base, (double)m->hp.rope_scale,
-                        m->rope_freqs ? factor : NULL);
+    bt_rope_frequencies(freq, &m->hp.rope, m->hp.rope_dims, base, scale, m->rope_freqs ? factor : NULL);
     for (size_t p = 0; p < ctx; p++)
         for (size_t i = 0; i < half; i++) {
             cosines[p * half + i] = (float)(magnitude * cos((double)p * freq[i]));
@@ -741,6 +771,16 @@ float bt_hparams_scores(const bt_hparams *hp)
 }
 float bt_hparams_embed(const bt_hparams *hp) { return hp->times.embed > 0 ? hp->times.embed : 1; }
 float bt_hparams_add(const bt_hparams *hp) { return hp->times.add > 0 ? hp->times.add : 1; }
+
+uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer)
+{
+    return hp->global_every && (layer + 1) % hp->global_every == 0 ? 0 : hp->window;
+}
+uint32_t bt_hparams_rope_tables(const bt_hparams *hp) { return hp->window_rope_base > 0 ? 2 : 1; }
+uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer)
+{
+    return hp->window_rope_base > 0 && bt_hparams_window(hp, layer) > 0;
+}
 
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {

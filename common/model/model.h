@@ -51,7 +51,16 @@ typedef struct bt_hparams {
     bool tied_output; /* no output.weight: the embedding is the output matrix */
     bool qkv_bias, qk_norm;
     uint32_t experts, experts_used; /* of each layer, and those that a row chooses; 0: one feed-forward block */
+    /* Window layers see the last `window` positions, their own included. 0: all layers see all. global_every: every so
+     * many layers, the last of them sees all; 0: none does. */
+    uint32_t window, global_every;
+    float window_rope_base; /* rope_base of window layers, with rope_scale 1; 0: that of the others */
 } bt_hparams;
+/* The window of a layer; 0: it sees all. */
+uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer);
+/* How many rotary tables the layers have, 1 or 2, and the number of a layer's. */
+uint32_t bt_hparams_rope_tables(const bt_hparams *hp);
+uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer);
 /* The multipliers as numbers; 1, or 1 / sqrt(head_dim), where the file has none. */
 float bt_hparams_scores(const bt_hparams *hp);
 float bt_hparams_embed(const bt_hparams *hp);
@@ -59,7 +68,9 @@ float bt_hparams_add(const bt_hparams *hp);
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
     const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *bo, *ffn_norm, *w_gate,
-        *w_up, *b_up, *w_down, *b_down, *router; /* experts: [F, D, experts], twice, [D, F, experts]; [experts, D] */
+        *w_up, *b_up, *w_down, *b_down, *attn_post_norm, *ffn_post_norm;
+    const bt_gguf_tensor *router; /* of experts, [experts, D]; their matrices are [F, D, experts], twice, and
+                                     [D, F, experts] */
 } bt_layer_tensors;
 
 typedef struct bt_model {
@@ -74,8 +85,8 @@ typedef struct bt_model {
     float *joined;        /* what norms with biases read, owned; else NULL */
     char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim, rope, multipliers and experts of a row: models with equal ids may read each other's KV
-                     */
+                       head_dim, rope, windows, multipliers and experts of a row: models with equal ids may read each
+                       other's KV */
     uint64_t param_count, weights_bytes;
 } bt_model;
 
@@ -97,9 +108,9 @@ void bt_model_close(bt_model *m); /* NULL is fine */
 
 /* One row of a tensor as f32, exact: y[dim[0]]. row < t->rows. */
 void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row);
-/* Sin and cos rows of positions [0, ctx), times hp.rope.magnitude: cos, sin [ctx, rope_dims/2] f32, computed in double
- * and rounded once. Rows do not depend on ctx. */
-void bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t ctx);
+/* Sin and cos rows of positions [0, ctx) of a rotary table, times hp.rope.magnitude: cos, sin [ctx, rope_dims/2] f32,
+ * computed in double and rounded once. Rows do not depend on ctx. */
+void bt_model_rope_table(float *cos, float *sin, const bt_model *m, size_t table, size_t ctx);
 /* A name or a path to a path (model/store.h, model/hub.h). BT_EIO, for a known model with "run 'baton pull NAME'", when
  * no file is there. ret must hold cap bytes. */
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault);

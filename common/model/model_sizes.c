@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 17 }; /* ggml types; tensors of no layer, of a layer */
+enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 19 }; /* ggml types; tensors of no layer, of a layer */
 
 static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
 {
@@ -29,6 +29,10 @@ static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
                    kv = (uint64_t)hp->kv_heads * hp->head_dim;
     x->attn_norm = make(m, at, bt_arch_norm_elems(hp->arch, hp->dim), 0);
     x->ffn_norm = make(m, at, bt_arch_norm_elems(hp->arch, hp->dim), 0);
+    if (bt_arch_of(hp->arch)->norms == BT_ARCH_BOTH) {
+        x->attn_post_norm = make(m, at, d, 0);
+        x->ffn_post_norm = make(m, at, d, 0);
+    }
     x->wq = make(m, at, d, q);
     x->wk = make(m, at, d, kv);
     x->wv = make(m, at, d, kv);

@@ -6,8 +6,24 @@
 const char *bt_weight_name(bt_weight w)
 {
     static const char *const names[BT_WEIGHT_COUNT] = {
-        "-", "embed", "attn_norm", "ffn_norm", "out_norm", "q_norm", "k_norm", "q",
-        "k", "v",     "o",         "gate",     "up",       "down",   "output", "router",
+        "-",
+        "embed",
+        "attn_norm",
+        "ffn_norm",
+        "out_norm",
+        "q_norm",
+        "k_norm",
+        "attn_post_norm",
+        "ffn_post_norm",
+        "q",
+        "k",
+        "v",
+        "o",
+        "gate",
+        "up",
+        "down",
+        "output",
+        "router",
     };
     return (unsigned)w < BT_WEIGHT_COUNT ? names[w] : "?";
 }
@@ -30,6 +46,8 @@ const bt_gguf_tensor *bt_weight_tensor(const bt_model *m, uint32_t layer, bt_wei
     case BT_WEIGHT_FFN_NORM: return t->ffn_norm;
     case BT_WEIGHT_Q_NORM: return t->q_norm;
     case BT_WEIGHT_K_NORM: return t->k_norm;
+    case BT_WEIGHT_ATTN_POST_NORM: return t->attn_post_norm;
+    case BT_WEIGHT_FFN_POST_NORM: return t->ffn_post_norm;
     case BT_WEIGHT_Q: return t->wq;
     case BT_WEIGHT_K: return t->wk;
     case BT_WEIGHT_V: return t->wv;

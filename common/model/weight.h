@@ -15,7 +15,9 @@ typedef enum bt_weight {
     BT_WEIGHT_FFN_NORM,
     BT_WEIGHT_OUT_NORM, /* [D], or [2 D] with biases behind the weights */
     BT_WEIGHT_Q_NORM,
-    BT_WEIGHT_K_NORM, /* [E], qwen3 */
+    BT_WEIGHT_K_NORM, /* [E], or the whole row */
+    BT_WEIGHT_ATTN_POST_NORM,
+    BT_WEIGHT_FFN_POST_NORM, /* [D], where a block has norms on both sides */
     BT_WEIGHT_Q,
     BT_WEIGHT_K,
     BT_WEIGHT_V, /* [H*E, D], [G*E, D] twice; biases of the file's choice, or always */

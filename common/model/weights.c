@@ -25,7 +25,7 @@ struct bt_weights {
     uint8_t *image;
     size_t image_bytes, rope_elems, ctx_tokens;
     uint64_t step_bytes;
-    float *rope; /* cos, then sin */
+    float *rope; /* cos, then sin; then those of layers with a window */
     bool is_mapped;
     bt_weights_plan plan;            /* by layer; else nothing */
     const bt_weights_source *source; /* by layer */
@@ -75,10 +75,13 @@ static bt_err make_rope(bt_weights *w, size_t ctx_tokens, bt_fault *fault)
 {
     w->ctx_tokens = ctx_tokens;
     w->rope_elems = ctx_tokens * (w->model->hp.rope_dims / 2);
-    w->rope = aligned_alloc(64, (2 * w->rope_elems * sizeof(float) + 63) / 64 * 64);
+    const size_t tables = bt_hparams_rope_tables(&w->model->hp);
+    w->rope = aligned_alloc(64, (tables * 2 * w->rope_elems * sizeof(float) + 63) / 64 * 64);
     if (!w->rope)
         return bt_fail(fault, BT_ENOMEM, "out of memory for rotary tables of %zu positions", ctx_tokens);
-    bt_model_rope_table(w->rope, w->rope + w->rope_elems, w->model, ctx_tokens);
+    for (size_t t = 0; t < tables; t++)
+        bt_model_rope_table(w->rope + 2 * t * w->rope_elems, w->rope + (2 * t + 1) * w->rope_elems, w->model,
+                            t, ctx_tokens);
     return BT_OK;
 }
 
@@ -372,8 +375,14 @@ const float *bt_weights_vector_of(const bt_weights *w, uint32_t layer, bt_weight
     return bt_weights_of_layer(w, bt_weight_is_layers(which) ? layer : UINT32_MAX)->is[which].vector;
 }
 
-const float *bt_weights_rope_cos(const bt_weights *w) { return w->rope; }
-const float *bt_weights_rope_sin(const bt_weights *w) { return w->rope + w->rope_elems; }
+const float *bt_weights_rope_cos(const bt_weights *w, uint32_t layer)
+{
+    return w->rope + 2 * bt_hparams_rope_table(&w->model->hp, layer) * w->rope_elems;
+}
+const float *bt_weights_rope_sin(const bt_weights *w, uint32_t layer)
+{
+    return bt_weights_rope_cos(w, layer) + w->rope_elems;
+}
 const bt_model *bt_weights_model(const bt_weights *w) { return w->model; }
 size_t bt_weights_ctx_tokens(const bt_weights *w) { return w->ctx_tokens; }
 const char *bt_weights_form(const bt_weights *w) { return bt_weights_forms[w->form]; }

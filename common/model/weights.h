@@ -94,8 +94,9 @@ typedef struct bt_weights_layer {
 const bt_weights_layer *bt_weights_of_layer(const bt_weights *w, uint32_t layer);
 const bt_weights_matrix *bt_weights_matrix_of(const bt_weights *w, uint32_t layer, bt_weight which);
 const float *bt_weights_vector_of(const bt_weights *w, uint32_t layer, bt_weight which); /* norms */
-const float *bt_weights_rope_cos(const bt_weights *w); /* [ctx_tokens][rope_dims / 2] */
-const float *bt_weights_rope_sin(const bt_weights *w);
+/* A layer's rotary table, [ctx_tokens][rope_dims / 2] (bt_model_rope_table). */
+const float *bt_weights_rope_cos(const bt_weights *w, uint32_t layer);
+const float *bt_weights_rope_sin(const bt_weights *w, uint32_t layer);
 const bt_model *bt_weights_model(const bt_weights *w);
 const char *bt_weights_form(const bt_weights *w); /* as asked for */
 size_t bt_weights_ctx_tokens(const bt_weights *w);

@@ -25,7 +25,8 @@ typedef struct matrix {
 } matrix;
 
 typedef struct ref_layer {
-    float *attn_norm, *ffn_norm, *q_norm, *k_norm; /* NULL where the architecture has none */
+    float *attn_norm, *ffn_norm, *attn_post, *ffn_post, *q_norm, *k_norm; /* NULL where the architecture has
+                                                                             none */
     float *bq, *bk, *bv, *bo, *b_up, *b_down;
     matrix wq, wk, wv, wo, gate, up, down;
     float *router;                     /* [experts, D]; NULL: there are none */
@@ -160,6 +161,8 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
     } vectors[] = {
         {&x->attn_norm, t->attn_norm},
         {&x->ffn_norm, t->ffn_norm},
+        {&x->attn_post, t->attn_post_norm},
+        {&x->ffn_post, t->ffn_post_norm},
         {&x->q_norm, t->q_norm},
         {&x->k_norm, t->k_norm},
         {&x->bq, t->bq},
@@ -195,13 +198,15 @@ bt_err bt_ref_new(bt_ref **ret, const bt_model *m, bt_pool *pool, bt_fault *faul
     r->m = m;
     r->pool = pool;
     r->layer = calloc(hp->layers, sizeof *r->layer);
-    r->cosines = take(hp->ctx, hp->rope_dims / 2);
-    r->sines = take(hp->ctx, hp->rope_dims / 2);
+    const size_t tables = bt_hparams_rope_tables(hp), angles = (size_t)hp->ctx * (hp->rope_dims / 2);
+    r->cosines = take(tables * hp->ctx, hp->rope_dims / 2);
+    r->sines = take(tables * hp->ctx, hp->rope_dims / 2);
     if (!r->layer || !r->cosines || !r->sines) {
         e = bt_fail(fault, BT_ENOMEM, "out of memory for the reference engine");
         goto out;
     }
-    bt_model_rope_table(r->cosines, r->sines, m, hp->ctx);
+    for (size_t t = 0; t < tables; t++)
+        bt_model_rope_table(r->cosines + t * angles, r->sines + t * angles, m, t, hp->ctx);
     for (uint32_t i = 0; e == BT_OK && i < hp->layers; i++)
         e = load_layer(&r->layer[i], r, &m->layer[i], fault);
     if (e == BT_OK) e = load_vector(&r->out_norm, m->out_norm, fault);
@@ -217,9 +222,10 @@ void bt_ref_free(bt_ref *r)
     if (!r) return;
     for (uint32_t i = 0; r->layer && i < r->m->hp.layers; i++) {
         ref_layer *x = &r->layer[i];
-        float *const all[] = {x->bo,     x->b_up, x->b_down, x->attn_norm, x->ffn_norm, x->q_norm,
-                              x->k_norm, x->bq,   x->bk,     x->bv,        x->wq.w,     x->wk.w,
-                              x->wv.w,   x->wo.w, x->gate.w, x->up.w,      x->down.w};
+        float *const all[] = {x->bo,        x->b_up,     x->b_down, x->attn_norm, x->ffn_norm,
+                              x->attn_post, x->ffn_post, x->q_norm, x->k_norm,    x->bq,
+                              x->bk,        x->bv,       x->wq.w,   x->wk.w,      x->wv.w,
+                              x->wo.w,      x->gate.w,   x->up.w,   x->down.w};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
         matrix *const of[] = {x->gate_of, x->up_of, x->down_of};
         for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
@@ -362,6 +368,11 @@ static float gelu(float x)
     return (float)(0.5 * v * (1.0 + tanh(0.79788456080286535588 * (v + 0.044715 * v * v * v))));
 }
 
+static bool is_global(const bt_hparams *hp, size_t layer)
+{
+    return !hp->window || (hp->global_every && layer % hp->global_every == hp->global_every - 1);
+}
+
 /* Norm of one row's heads, or of the row, and rotary embedding, in place; some layers have no rotary
  * embedding. */
 static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, const float *norm, size_t pos)
@@ -370,7 +381,9 @@ static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, 
     const size_t every = bt_arch_of(hp->arch)->unrotated,
                  half = every && layer % every == every - 1 ? 0 : hp->rope_dims / 2,
                  stride = hp->rope_dims / 2;
-    const float *c = r->cosines + pos * stride, *s = r->sines + pos * stride;
+    const bool is_local = hp->window_rope_base > 0 && !is_global(hp, layer);
+    const size_t at = ((is_local ? hp->ctx : 0) + pos) * stride;
+    const float *c = r->cosines + at, *s = r->sines + at;
     const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
     if (norm && by_row) rms_norm(x, x, norm, heads * hp->head_dim, hp->rms_eps);
     for (size_t h = 0; h < heads; h++, x += hp->head_dim) {
@@ -417,21 +430,22 @@ static void attend_part(void *ud, size_t part, size_t parts)
         const float *keys = bt_ref_kv_row(w->kv, job->layer, false, 0) + g * e_dim;
         const float *values = bt_ref_kv_row(w->kv, job->layer, true, 0) + g * e_dim;
         for (size_t t = 0; t < job->rows; t++) {
-            const size_t seen = w->pos0 + job->first + t + 1;
+            const size_t seen = w->pos0 + job->first + t + 1,
+                         begin = is_global(hp, job->layer) || seen <= hp->window ? 0 : seen - hp->window;
             const float *q = w->q + t * q_width + h * e_dim;
             float *restrict out = w->att + t * q_width + h * e_dim;
             float max = -INFINITY;
             double sum = 0;
-            for (size_t p = 0; p < seen; p++) {
+            for (size_t p = begin; p < seen; p++) {
                 score[p] = dot(q, keys + p * width, e_dim) * scale;
                 if (score[p] > max) max = score[p];
             }
-            for (size_t p = 0; p < seen; p++) {
+            for (size_t p = begin; p < seen; p++) {
                 score[p] = expf(score[p] - max);
                 sum += (double)score[p];
             }
             memset(out, 0, e_dim * sizeof *out);
-            for (size_t p = 0; p < seen; p++) {
+            for (size_t p = begin; p < seen; p++) {
                 const float *restrict v = values + p * width;
                 for (size_t d = 0; d < e_dim; d++) out[d] += score[p] * v[d];
             }
@@ -452,14 +466,14 @@ static void read_rows(work *w, const float *x, const float *norm, size_t rows)
         for (size_t t = 0; t < rows; t++) norm_row(hp, w->h + t * d, x + t * d, norm);
 }
 
-/* x += h, or norm(h), times the multiplier. */
-static void add_rows(work *w, float *x, const float *norm, size_t rows)
+/* x += h, or norm(h), times the multiplier. post: the norm behind a block that has one before it too. */
+static void add_rows(work *w, float *x, const float *norm, const float *post, size_t rows)
 {
     const bt_hparams *hp = &w->r->m->hp;
     const size_t d = hp->dim;
     const float by = hp->times.add > 0 ? hp->times.add : 1;
-    if (bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER)
-        for (size_t t = 0; t < rows; t++) norm_row(hp, w->h + t * d, w->h + t * d, norm);
+    if (bt_arch_of(hp->arch)->norms != BT_ARCH_BEFORE)
+        for (size_t t = 0; t < rows; t++) norm_row(hp, w->h + t * d, w->h + t * d, post ? post : norm);
     for (size_t i = 0; i < rows * d; i++) x[i] += by * w->h[i];
 }
 
@@ -479,14 +493,18 @@ static void store_kv(work *w, size_t layer, size_t first, size_t rows)
         rotate_heads(r, layer, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
 }
 
-/* down(silu(gate(h)) * up(h)) */
+/* down(act(gate(h)) * up(h)) */
 static void feed_forward(work *w, float *y, const float *h, size_t rows, const matrix *gate, const matrix *up,
                          const matrix *down)
 {
     const size_t ffn = w->r->m->hp.ffn;
     multiply(w->r, w->gate, ffn, h, rows, gate, NULL);
     multiply(w->r, w->up, ffn, h, rows, up, NULL);
-    for (size_t i = 0; i < rows * ffn; i++) w->gate[i] = w->gate[i] / (1.0f + expf(-w->gate[i])) * w->up[i];
+    const bool is_gelu = bt_arch_of(w->r->m->hp.arch)->ffn == BT_ARCH_GEGLU;
+    for (size_t i = 0; i < rows * ffn; i++) {
+        const float g = w->gate[i];
+        w->gate[i] = (is_gelu ? gelu(g) : g / (1.0f + expf(-g))) * w->up[i];
+    }
     multiply(w->r, y, w->r->m->hp.dim, w->gate, rows, down, NULL);
 }
 
@@ -546,7 +564,7 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
     attend_job job = {w, layer, first, rows};
     bt_pool_run(r->pool, attend_part, &job);
     multiply(r, w->h, d, w->att, rows, &l->wo, l->bo);
-    add_rows(w, x, l->attn_norm, rows);
+    add_rows(w, x, l->attn_norm, l->attn_post, rows);
 
     read_rows(w, x, l->ffn_norm, rows);
     if (hp->experts) run_experts(w, l, rows);
@@ -556,7 +574,7 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
         for (size_t i = 0; i < rows * hp->ffn; i++) w->up[i] = gelu(w->up[i]);
         multiply(r, w->h, d, w->up, rows, &l->down, l->b_down);
     }
-    add_rows(w, x, l->ffn_norm, rows);
+    add_rows(w, x, l->ffn_norm, l->ffn_post, rows);
 }
 
 static bool cancelled(const work *w) { return w->cancel && atomic_load(w->cancel); }

@@ -102,7 +102,8 @@ static double ratio_of(const machine *m, const shape *z, batch b, uint32_t elem_
         const double read = seconds_since(begin);
         begin = bt_clock_us();
         for (size_t l = 0; l < layers; l++)
-            bt_companion_attention(&c, &rows, out, q, l, z->heads, z->kv_heads, z->head_dim, 0.125f);
+            bt_companion_attention(&c, &rows, out, q, l, z->heads, z->kv_heads, z->head_dim,
+                                   &(bt_attn_rule){.scale = 0.125f});
         ratio[r] = read / seconds_since(begin);
     }
     bt_companion_done(&c);

@@ -37,7 +37,8 @@ static void read_rows(const bt_model *m, const bt_gguf_tensor *t)
     if (m->hp.ctx < 64) {
         const size_t n = (size_t)m->hp.ctx * (m->hp.rope_dims / 2);
         float *c = malloc((n + 1) * sizeof *c), *s = malloc((n + 1) * sizeof *s);
-        if (c && s) bt_model_rope_table(c, s, m, m->hp.ctx);
+        for (uint32_t t = 0; c && s && t < bt_hparams_rope_tables(&m->hp); t++)
+            bt_model_rope_table(c, s, m, t, m->hp.ctx);
         free(s);
         free(c);
     }

@@ -13,7 +13,8 @@ from gguf.quants import dequantize
 
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
-NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2"]
+NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
+                         "llama-window", "gemma3"]
 
 
 def field(r, key, default=None):
@@ -53,20 +54,32 @@ def open_model(path):
                                                residual_dropout=0.0, embedding_dropout=0.0, attention_dropout=0.0)
     elif arch == "olmo2":
         config = transformers.Olmo2Config(**common)
+    elif arch == "gemma3":
+        rope = dict(full_attention=dict(rope_type="linear", factor=get("rope.scaling.factor"),
+                                        rope_theta=get("rope.freq_base")),
+                    sliding_attention=dict(rope_type="default", rope_theta=get("rope.freq_base_swa")))
+        common.pop("rope_theta")
+        config = transformers.Gemma3TextConfig(**common, head_dim=get("attention.key_length"), rope_parameters=rope,
+                                               sliding_window=get("attention.sliding_window"),
+                                               query_pre_attn_scalar=get("attention.key_length"))
+        w = {k: v - 1 if "norm" in k else v for k, v in w.items()}
+    elif arch == "llama":
+        config = transformers.MistralConfig(**common, sliding_window=get("attention.sliding_window"))
     elif arch == "phi3":
         long, short = w.get("rope_factors_long.weight"), w.get("rope_factors_short.weight")
         original = get("rope.scaling.original_context_length", get("context_length"))
         scaling = None if long is None else dict(rope_type="longrope", type="longrope", long_factor=list(long),
                                                  short_factor=list(short), attention_factor=get("rope.scaling.attn_factor"))
         config = transformers.Phi3Config(**common, rope_scaling=scaling, original_max_position_embeddings=original,
-                                         sliding_window=None)
+                                         sliding_window=get("attention.sliding_window"))
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).double().eval()
     names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
              "output_norm.bias": "model.norm.bias", "output.weight": "lm_head.weight"}
     parts = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_qkv": "self_attn.qkv_proj", "attn_output": "self_attn.o_proj",
              "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-             "ffn_norm": "post_attention_layernorm", "post_attention_norm": "post_attention_layernorm",
+             "ffn_norm": "pre_feedforward_layernorm" if arch == "gemma3" else "post_attention_layernorm",
+             "post_attention_norm": "post_attention_layernorm",
              "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
              "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj"}
     if arch == "starcoder2":
@@ -76,7 +89,7 @@ def open_model(path):
         p = name.split(".")
         if name.startswith("rope_factors"):
             continue
-        if arch in ("granite", "smollm3") and p[-2] in ("attn_q", "attn_k"):
+        if arch in ("granite", "smollm3", "llama") and p[-2] in ("attn_q", "attn_k"):
             value = unpermute(value, heads if p[-2] == "attn_q" else groups)
         state[names.get(name) or f"model.layers.{p[1]}.{parts[p[2]]}.{p[3]}"] = torch.from_numpy(value.copy())
     missing, unknown = model.load_state_dict(state, strict=False)

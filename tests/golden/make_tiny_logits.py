@@ -1,5 +1,5 @@
 """Writes tests/unit/ref/tiny_logits.h: logits of small models in double precision, from the published definitions of Llama,
-Qwen2, Qwen3, Mixtral and Qwen3-MoE, written here a second time with NumPy and the `gguf` package's own reader.
+Qwen2, Qwen3, Mixtral, Qwen3-MoE and Gemma 3, written here a second time with NumPy and the `gguf` package's own reader.
 
     build/release/tests/unit/ref/test_ref write DIR      # the models, as GGUF files
     pip install gguf numpy && python3 make_tiny_logits.py DIR > ../unit/ref/tiny_logits.h
@@ -25,9 +25,10 @@ def norm(x, w, eps):
     return x / np.sqrt(np.mean(x * x, axis=-1, keepdims=True) + eps) * w
 
 
-def block(h, gate, up, down):
+def block(h, gate, up, down, is_gelu=False):
     g = h @ gate.T
-    return (g / (1 + np.exp(-g)) * (h @ up.T)) @ down.T
+    g = g / 2 * (1 + np.tanh(np.sqrt(2 / np.pi) * (g + 0.044715 * g ** 3))) if is_gelu else g / (1 + np.exp(-g))
+    return (g * (h @ up.T)) @ down.T
 
 
 def experts(h, p, used):
@@ -53,10 +54,12 @@ def logits(path, ids):
     size, eps = get("attention.key_length"), get("attention.layer_norm_rms_epsilon")
     rot, base, factor = get("rope.dimension_count"), get("rope.freq_base"), get("rope.scaling.factor", 1.0)
     n = len(ids)
-    inv = base ** (-np.arange(0, rot, 2, dtype=np.float64) / rot) / w.get("rope_freqs.weight", np.ones(rot // 2)) / factor
-    angle = np.arange(n)[:, None] * inv[None, :]
+    window, is_gemma = get("attention.sliding_window", 0), arch == "gemma3"
 
-    def rope(x):                            # [n, heads, size]
+    def rope(x, is_local):                  # [n, heads, size]
+        inv = (get("rope.freq_base_swa") if is_local else base) ** (-np.arange(0, rot, 2, dtype=np.float64) / rot)
+        inv = inv / w.get("rope_freqs.weight", np.ones(rot // 2)) / (1 if is_local else factor)
+        angle = np.arange(n)[:, None] * inv[None, :]
         y = x.copy()
         c, s = np.cos(angle)[:, None, :], np.sin(angle)[:, None, :]
         if arch == "llama":
@@ -67,28 +70,34 @@ def logits(path, ids):
             y[..., : rot // 2], y[..., rot // 2 : rot] = a * c - b * s, a * s + b * c
         return y
 
-    x = w["token_embd.weight"][ids]
-    mask = np.triu(np.full((n, n), -np.inf), 1)
+    x = w["token_embd.weight"][ids] * (np.sqrt(w["token_embd.weight"].shape[1]) if is_gemma else 1)
+    future = np.triu(np.full((n, n), -np.inf), 1)
+    past = np.tril(np.full((n, n), -np.inf), -window) if window else np.zeros((n, n))
     for i in range(layers):
+        has_window = window > 0 and not (is_gemma and i % 6 == 5)
+        mask = future + past if has_window else future
         p = lambda name: w[f"blk.{i}.{name}"]
         bias = lambda name: w.get(f"blk.{i}.{name}", 0.0)
         h = norm(x, p("attn_norm.weight"), eps)
         q = (h @ p("attn_q.weight").T + bias("attn_q.bias")).reshape(n, heads, size)
         k = (h @ p("attn_k.weight").T + bias("attn_k.bias")).reshape(n, groups, size)
         v = (h @ p("attn_v.weight").T + bias("attn_v.bias")).reshape(n, groups, size)
-        if arch.startswith("qwen3"):
+        if arch.startswith("qwen3") or is_gemma:
             q, k = norm(q, p("attn_q_norm.weight"), eps), norm(k, p("attn_k_norm.weight"), eps)
-        q, k = rope(q), rope(k)
+        q, k = rope(q, is_gemma and has_window), rope(k, is_gemma and has_window)
         k, v = np.repeat(k, heads // groups, axis=1), np.repeat(v, heads // groups, axis=1)
         score = np.einsum("qhd,khd->hqk", q, k) / np.sqrt(size) + mask
         score = np.exp(score - score.max(-1, keepdims=True))
         score /= score.sum(-1, keepdims=True)
-        x = x + np.einsum("hqk,khd->qhd", score, v).reshape(n, -1) @ p("attn_output.weight").T
+        post = lambda y, name: norm(y, p(name), eps) if is_gemma else y
+        y = np.einsum("hqk,khd->qhd", score, v).reshape(n, -1) @ p("attn_output.weight").T
+        x = x + post(y, "post_attention_norm.weight")
         h = norm(x, p("ffn_norm.weight"), eps)
         if f"blk.{i}.ffn_gate_inp.weight" in w:
-            x = x + experts(h, p, get("expert_used_count"))
+            y = experts(h, p, get("expert_used_count"))
         else:
-            x = x + block(h, p("ffn_gate.weight"), p("ffn_up.weight"), p("ffn_down.weight"))
+            y = block(h, p("ffn_gate.weight"), p("ffn_up.weight"), p("ffn_down.weight"), is_gemma)
+        x = x + post(y, "post_ffw_norm.weight")
     x = norm(x[-1], w["output_norm.weight"], eps)
     return w.get("output.weight", w["token_embd.weight"]) @ x
 
@@ -98,7 +107,8 @@ print("// clang-format off")
 print("static const int32_t tiny_prompt[] = { " + ", ".join(map(str, PROMPT)) + " };")
 print("/* file, the first eight logits after the prompt, the ids of a greedy continuation */")
 print("static const struct { const char *name; double first[8]; int32_t ids[%d]; } tiny_logits[] = {" % STEPS)
-for name in ["llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-partial", "qwen3moe", "mixtral"]:
+for name in ["llama", "llama-scaled", "llama-q4", "qwen2", "qwen3", "qwen3-partial", "qwen3moe", "mixtral", "llama-window",
+             "gemma3"]:
     ids, out, first = list(PROMPT), [], None
     for _ in range(STEPS):
         z = logits(f"{sys.argv[1]}/{name}.gguf", ids)

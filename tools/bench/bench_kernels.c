@@ -100,6 +100,8 @@ typedef struct attention {
 
 /* Decoding splits heads, prefill splits rows; spans are split over threads as they are over a long
  * sequence. */
+static const bt_attn_rule rule = {.scale = 0.125f};
+
 static void attention_part(void *ud, size_t part, size_t parts)
 {
     attention *a = ud;
@@ -111,15 +113,16 @@ static void attention_part(void *ud, size_t part, size_t parts)
         bt_pool_slice(&s0, &s1, a->spans, 1, part, parts);
         if (s0 < s1)
             a->kernels->attn_span(a->part, a->spans, a->q, width, a->kv, layer, a->t, a->pos0, a->heads, 0, 1,
-                                  s0, s1, 0.125f, scratch);
+                                  s0, s1, &rule, scratch);
     } else if (!strcmp(a->kernel, BT_KERNEL(attn_merge))) {
-        if (part == 0) a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d);
+        if (part == 0)
+            a->kernels->attn_merge(a->out, width, a->part, a->spans, a->t, a->pos0, group, d, &rule);
     } else {
         if (a->t == 1) bt_pool_slice(&h0, &h1, a->heads, group, part, parts);
         else bt_pool_slice(&t0, &t1, a->t, 1, part, parts);
         if (h0 < h1 && t0 < t1)
             a->kernels->attn(a->out + t0 * width, width, a->q + t0 * width, width, a->kv, layer, t1 - t0,
-                             a->pos0 + t0, a->heads, h0, h1, 0.125f, scratch);
+                             a->pos0 + t0, a->heads, h0, h1, &rule, scratch);
     }
 }
 
@@ -186,7 +189,7 @@ static bt_err attention_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t t
     snprintf(f.shape, sizeof f.shape, "%u/%ux%u at %zu, %s", hp->heads, hp->kv_heads, hp->head_dim, pos0,
              elem_bytes == 1 ? "int8" : "f16");
     bt_kernels_select("ref")->attn(want, width, a.q + checked * width, width, &kv, 0, t - checked,
-                                   pos0 + checked, hp->heads, 0, hp->heads, 0.125f, a.scratch);
+                                   pos0 + checked, hp->heads, 0, hp->heads, &rule, a.scratch);
     bt_pool_run(r->m->pool, attention_part, &a);
     if (memcmp(want, a.out + checked * width, (t - checked) * width * sizeof *want))
         return tool_kernel_differs(r, f.kernel, f.shape);
@@ -215,7 +218,7 @@ static bt_err spans_figure(tool_kernel_run *r, uint32_t elem_bytes, size_t pos0)
     snprintf(span.shape, sizeof span.shape, "%zu/1x%u at %zu, %s", group, hp->head_dim, pos0,
              elem_bytes == 1 ? "int8" : "f16");
     snprintf(merge.shape, sizeof merge.shape, "%zux%u of %zu spans", group, hp->head_dim, a.spans);
-    bt_kernels_select("ref")->attn(want, width, a.q, width, &kv, 0, 1, pos0, hp->heads, 0, group, 0.125f,
+    bt_kernels_select("ref")->attn(want, width, a.q, width, &kv, 0, 1, pos0, hp->heads, 0, group, &rule,
                                    a.scratch);
     a.kernel = span.kernel;
     bt_pool_run(r->m->pool, attention_part, &a);
@@ -245,7 +248,7 @@ typedef struct int_attention {
 
 static void int_attention_part(void *ud, size_t part, size_t parts)
 {
-    static const bt_int_attention_params params = {{1 << 30, 40}, {1 << 30, 31}, 10, 10};
+    static const bt_int_attention_params params = {{1 << 30, 40}, {1 << 30, 31}, 10, 10, 0};
     const int_attention *i = ud;
     const attention *a = i->a;
     const size_t width = a->heads * a->kv->head_dim;

@@ -46,6 +46,11 @@ static void run_gelu(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->gelu(F32(e, at), e->x + at, n * e->ld);
 }
+static void run_gelu_mul(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->gelu_mul(F32(e, at), e->x + at, e->g + at, n * e->ld);
+}
 static void run_soft_cap(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -205,6 +210,12 @@ static void run_int_silu(const rows *e, size_t at, size_t n, void *scratch)
     e->kernels->int_silu_mul16(S32(e, at), e->x16 + at, e->x16 + e->rows * e->ld + at, n * e->ld,
                                (bt_int_mul){1 << 30, 15}, half);
 }
+static void run_int_gelu_mul(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->int_gelu_mul16(S32(e, at), e->x16 + at, e->x16 + e->rows * e->ld + at, n * e->ld,
+                               (bt_int_mul){1 << 30, 15}, half);
+}
 static void run_int_gelu(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -250,6 +261,7 @@ static const struct {
     {BT_KERNEL(rmsnorm), "", 8, run_rmsnorm},
     {BT_KERNEL(layernorm), "", 4, run_layernorm},
     {BT_KERNEL(gelu), "", 8, run_gelu},
+    {BT_KERNEL(gelu_mul), "", 12, run_gelu_mul},
     {BT_KERNEL(soft_cap), "", 8, run_soft_cap},
     {BT_KERNEL(add), "", 12, run_add},
     {BT_KERNEL(add_scaled), "", 12, run_add_scaled},
@@ -280,6 +292,7 @@ static const struct {
     {BT_KERNEL(int_softmax16), "", 6, run_int_softmax},
     {BT_KERNEL(int_silu_mul16), "", 8, run_int_silu},
     {BT_KERNEL(int_gelu16), "", 6, run_int_gelu},
+    {BT_KERNEL(int_gelu_mul16), "", 8, run_int_gelu_mul},
     {BT_KERNEL(int_add32), "", 10, run_int_add},
     {BT_KERNEL(int_split8), "", 5, run_split8},
     {BT_KERNEL(int_split16), "", 6, run_split16},

@@ -27,9 +27,9 @@ enum { TILE = 6 };
 
 typedef struct query {
     const float *q;
-    size_t row, head, visible;
-    float m, c;   /* of the span; c scales what the span summed before this block */
-    float tm, tl; /* of all spans so far */
+    size_t row, head, begin, visible; /* it sees positions [begin, visible) */
+    float m, c;                       /* of the span; c scales what the span summed before this block */
+    float tm, tl;                     /* of all spans so far */
 } query;
 
 /* The rows that are fetched before they are needed (below: "fetching ahead"). */
@@ -116,11 +116,12 @@ static void look_ahead(job *j, size_t b, size_t end)
 
 BT_INLINE float exp_one(float x) { return v16_first(v16_exp(v16_set1(x))); }
 
-/* How many positions of [b, b + count) the query sees. */
+/* The query sees positions [b + unseen_of, b + seen_of) of [b, b + count). */
 BT_INLINE size_t seen_of(const query *s, size_t b, size_t count)
 {
     return s->visible <= b ? 0 : s->visible - b < count ? s->visible - b : count;
 }
+BT_INLINE size_t unseen_of(const query *s, size_t b) { return s->begin <= b ? 0 : s->begin - b; }
 
 /* z of N pairs for M panels of positions; elem_bytes < 4: panels are packed. */
 BT_INLINE void score_tile(job *j, size_t i, size_t panel, const size_t N, const size_t M, const uint32_t elem_bytes)
@@ -199,7 +200,9 @@ static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
     float c[16] = {0};
     for (size_t r = 0; r < n; r++) {
         query *s = &j->query[i + r];
-        const float top = greatest(j->p + (i + r) * BT_ATTN_BLOCK, seen_of(s, b, count)), m = top > s->m ? top : s->m;
+        float *z = j->p + (i + r) * BT_ATTN_BLOCK;
+        for (size_t e = 0; e < unseen_of(s, b); e++) z[e] = -__builtin_inff(); /* its weight is +0 */
+        const float top = greatest(z, seen_of(s, b, count)), m = top > s->m ? top : s->m;
         c[r] = s->m - m;
         s->m = m;
     }
@@ -220,9 +223,10 @@ static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
     }
 }
 
-/* M vectors of acc of N pairs, from element e on: times c if from is 0, then one fma chain over positions [from, to) of
+/* M vectors of acc of N pairs, from element e on: times c if scales, then one fma chain over positions [from, to) of
  * the block. */
-BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t to, const size_t N, const size_t M)
+BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t to, int scales, const size_t N,
+                          const size_t M)
 {
     const size_t d = j->dp;
     const float *v = j->block + e * BT_ATTN_BLOCK, *p = j->p + i * BT_ATTN_BLOCK;
@@ -231,7 +235,7 @@ BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t 
     BT_UNROLL_FOR(size_t n = 0; n < N; n++)
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) {
             const v16 was = v16_load(acc + n * d + 16 * m);
-            a[n][m] = from ? was : v16_mul(was, v16_set1(j->query[i + n].c));
+            a[n][m] = scales ? v16_mul(was, v16_set1(j->query[i + n].c)) : was;
         }
     BT_UNROLL4_FOR(size_t k = from; k < to; k++) {
         v16 x[4];
@@ -245,23 +249,30 @@ BT_INLINE void value_tile(const job *j, size_t i, size_t e, size_t from, size_t 
         BT_UNROLL_FOR(size_t m = 0; m < M; m++) v16_store(acc + n * d + 16 * m, a[n][m]);
 }
 
-BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, const size_t N, const size_t M)
+BT_INLINE void value_pairs(const job *j, size_t i, size_t from, size_t to, int scales, const size_t N, const size_t M)
 {
     size_t e = 0;
-    for (; e + 16 * M <= j->dp; e += 16 * M) value_tile(j, i, e, from, to, N, M);
-    for (; e < j->dp; e += 16) value_tile(j, i, e, from, to, N, 1);
+    for (; e + 16 * M <= j->dp; e += 16 * M) value_tile(j, i, e, from, to, scales, N, M);
+    for (; e < j->dp; e += 16) value_tile(j, i, e, from, to, scales, N, 1);
 }
 
-/* acc of n pairs from i on: together over the positions that all see, then each pair over the rest that it sees. */
+/* acc of n pairs from i on: each pair over the positions that later rows do not see, together over those that all see,
+ * then each pair over the rest that it sees. */
 static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
 {
-    const size_t all = seen_of(&j->query[i], b, count); /* visible ascends */
-#define OF(N, M) value_pairs(j, i, 0, all, N, M)
+    const query *s = j->query + i; /* begin and visible ascend */
+    const size_t seen = seen_of(s, b, count), begin = unseen_of(s + n - 1, b), from = begin < seen ? begin : seen;
+    const int apart = unseen_of(s, b) < from;
+    for (size_t r = 0; apart && r < n; r++) {
+        const size_t own = unseen_of(s + r, b);
+        value_pairs(j, i + r, own < from ? own : from, from, 1, 1, 4);
+    }
+#define OF(N, M) value_pairs(j, i, from, seen, !apart, N, M)
     BT_BY_TILE(n, OF)
 #undef OF
     for (size_t r = 1; r < n; r++) {
-        const size_t seen = seen_of(&j->query[i + r], b, count);
-        if (seen > all) value_pairs(j, i + r, all, seen, 1, 4);
+        const size_t last = seen_of(s + r, b, count), own = unseen_of(s + r, b);
+        if (last > seen) value_pairs(j, i + r, own > seen ? own : seen, last, 0, 1, 4);
     }
 }
 
@@ -290,14 +301,15 @@ static void divide(float *out, const float *total, float m, float l, size_t d)
     if (e < d) v16_store_n(out + e, v16_div(v16_load(total + e), by), d - e);
 }
 
-/* Block [b, b + count) for the pairs of kv head g. Rows ascend, so a tile's last pair sees most. */
+/* Positions [b, b + count) of a block for the pairs of kv head g. Rows ascend, so a tile's last pair sees the last
+ * positions. */
 static void run_block(job *j, size_t g, size_t b, size_t count)
 {
-    const size_t end = (g - j->g0 + 1) * j->each;
     const int few = is_few(j, b, count);
-    size_t first = end - j->each, n;
+    size_t end = (g - j->g0 + 1) * j->each, first = end - j->each, n;
     j->g = g;
     while (j->query[first].visible <= b) first++;
+    while (j->query[end - 1].begin >= b + count) end--;
     copy_keys(j, b, count, !few);
     for (size_t i = first; i < end; i += n) {
         n = tile_of(end - i);
@@ -317,11 +329,13 @@ static void run_span(job *j, size_t span, size_t last)
 {
     const size_t visible = j->query[j->count - 1].visible;
     const size_t end = visible - span < BT_ATTN_SPAN ? visible : span + BT_ATTN_SPAN;
+    const size_t begin = j->query[0].begin / 16 * 16; /* lanes go by the position */
     memset(j->acc, 0, j->count * j->dp * sizeof *j->acc);
     memset(j->l, 0, j->count * 16 * sizeof *j->l);
     for (size_t i = 0; i < j->count; i++) j->query[i].m = -__builtin_inff();
-    for (size_t b = span; b < end; b += BT_ATTN_BLOCK) {
-        const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
+    for (size_t b = begin > span ? begin : span, count; b < end; b += count) {
+        const size_t left = BT_ATTN_BLOCK - b % BT_ATTN_BLOCK;
+        count = end - b < left ? end - b : left;
         look_ahead(j, b + count, last);
         for (size_t g = j->g0; g < j->g1; g++) run_block(j, g, b, count);
     }
@@ -329,16 +343,19 @@ static void run_span(job *j, size_t span, size_t last)
 
 static float sum_of(const float *lanes) { return v8_sum(v16_fold(v16_load(lanes))); }
 
+/* Whether the query sees a position of the span that begins at position `span`. */
+BT_INLINE int sees(const query *s, size_t span) { return s->visible > span && s->begin < span + BT_ATTN_SPAN; }
+
 static void run_job(job *j, float *out, size_t ldo)
 {
     const size_t visible = j->query[j->count - 1].visible, d = j->kv->head_dim;
-    for (size_t span = 0; span < visible; span += BT_ATTN_SPAN) {
+    for (size_t span = j->query[0].begin / BT_ATTN_SPAN * BT_ATTN_SPAN; span < visible; span += BT_ATTN_SPAN) {
         run_span(j, span, visible);
         for (size_t i = 0; i < j->count; i++) {
             query *s = &j->query[i];
-            if (s->visible > span)
+            if (sees(s, span))
                 merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, sum_of(j->l + 16 * i), j->acc + i * j->dp, j->dp,
-                      span == 0);
+                      span <= s->begin);
         }
     }
     for (size_t i = 0; i < j->count; i++) {
@@ -356,7 +373,8 @@ static size_t heads_together(size_t pairs, size_t left)
 
 /* Fills the job's queries, for each of its kv heads with the same pairs: of t rows x `width` query heads, pairs from
  * `first` on, up to BT_ATTN_PAIRS. h: the first query head of kv head g0. */
-static void fill_job(job *j, size_t first, size_t h, size_t width, const float *q, size_t ldq, size_t t, size_t pos0)
+static void fill_job(job *j, size_t first, size_t h, size_t width, const float *q, size_t ldq, size_t t, size_t pos0,
+                     const bt_attn_rule *rule)
 {
     const size_t left = t * width - first;
     query *s = j->query;
@@ -366,6 +384,7 @@ static void fill_job(job *j, size_t first, size_t h, size_t width, const float *
         for (size_t i = first; i < first + j->each; i++, s++) {
             *s = (query){.row = i / width, .head = h + i % width};
             s->q = q + s->row * ldq + s->head * j->kv->head_dim;
+            s->begin = bt_attn_begin(rule, pos0 + s->row);
             s->visible = pos0 + s->row + 1;
         }
 }
@@ -383,17 +402,18 @@ static void begin_job(job *j, const bt_kv_view *kv, size_t layer, float scale, v
 }
 
 void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
+                         size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, const bt_attn_rule *rule,
+                         void *scratch)
 {
     const size_t group = heads / kv->kv_heads;
     job j;
-    begin_job(&j, kv, layer, scale, scratch);
+    begin_job(&j, kv, layer, rule->scale, scratch);
     for (size_t h = h0, width; h < h1; h += width * (j.g1 - j.g0)) {
         width = group - h % group < h1 - h ? group - h % group : h1 - h;
         j.g0 = h / group;
         j.g1 = j.g0 + (width == group ? heads_together(t * group, (h1 - h) / group) : 1);
         for (size_t first = 0; first < t * width; first += j.each) {
-            fill_job(&j, first, h, width, q, ldq, t, pos0);
+            fill_job(&j, first, h, width, q, ldq, t, pos0, rule);
             run_job(&j, out, ldo);
         }
     }
@@ -407,22 +427,22 @@ static void store_part(const job *j, size_t i, float *part)
 
 void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
                               size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0, size_t s1,
-                              float scale, void *scratch)
+                              const bt_attn_rule *rule, void *scratch)
 {
     const size_t group = heads / kv->kv_heads, pairs = group * t;
     job j;
-    begin_job(&j, kv, layer, scale, scratch);
+    begin_job(&j, kv, layer, rule->scale, scratch);
     for (j.g0 = g0; j.g0 < g1; j.g0 = j.g1) {
         j.g1 = j.g0 + heads_together(pairs, g1 - j.g0);
         for (size_t first = 0; first < pairs; first += j.each) {
-            fill_job(&j, first, j.g0 * group, group, q, ldq, t, pos0);
-            const size_t visible = j.query[j.count - 1].visible;
+            fill_job(&j, first, j.g0 * group, group, q, ldq, t, pos0, rule);
+            const size_t visible = j.query[j.count - 1].visible, begin = j.query[0].begin / BT_ATTN_SPAN;
             const size_t end = s1 * BT_ATTN_SPAN < visible ? s1 * BT_ATTN_SPAN : visible;
-            for (size_t s = s0; s * BT_ATTN_SPAN < end; s++) {
+            for (size_t s = s0 > begin ? s0 : begin; s * BT_ATTN_SPAN < end; s++) {
                 run_span(&j, s * BT_ATTN_SPAN, end);
                 for (size_t i = 0; i < j.count; i++) {
                     const size_t pair = (j.g0 + i / j.each) * pairs + first + i % j.each;
-                    if (j.query[i].visible > s * BT_ATTN_SPAN)
+                    if (sees(&j.query[i], s * BT_ATTN_SPAN))
                         store_part(&j, i, part + (pair * spans + s) * attn_part_floats(kv->head_dim));
                 }
             }
@@ -431,15 +451,16 @@ void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t 
 }
 
 void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
-                               size_t group, size_t d)
+                               size_t group, size_t d, const bt_attn_rule *rule)
 {
     float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
     const size_t dp = attn_padded_dim(d), floats = attn_part_floats(d);
     for (size_t pair = 0; pair < t * group; pair++, part += spans * floats) {
         const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
-        for (size_t s = 0; s < seen; s++)
+        const size_t first = bt_attn_begin(rule, pos0 + row) / BT_ATTN_SPAN;
+        for (size_t s = first; s < seen; s++)
             merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp,
-                  s == 0);
+                  s == first);
         divide(out + row * ldo + pair % group * d, total, tm, tl, d);
     }
 }

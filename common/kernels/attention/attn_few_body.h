@@ -53,7 +53,7 @@ BT_INLINE void few_values_of(job *j, size_t i, size_t end, size_t count, const u
 static int is_few(const job *j, size_t b, size_t count)
 {
     return j->each <= BT_ATTN_FEW_PAIRS && j->dp == j->kv->head_dim && j->kv->elem_bytes < 4 &&
-           j->query[0].visible >= b + count;
+           j->query[0].visible >= b + count && j->query[j->each - 1].begin <= b;
 }
 
 static void few_values(job *j, size_t first, size_t end, size_t count)

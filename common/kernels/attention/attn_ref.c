@@ -19,7 +19,7 @@ static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token,
     return (float)q[i] * f16_to_f32(*(const uint16_t *)(const void *)(q + kv->head_dim));
 }
 
-/* (m, l, acc) of one span: positions [begin, end), at most 256, begin a multiple of 256. */
+/* (m, l, acc) of positions [begin, end) of one span. */
 static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
                     size_t g, size_t begin, size_t end, float scale)
 {
@@ -27,8 +27,9 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
     float z[BT_ATTN_BLOCK], lane[16] = {0};
     *m = -INFINITY;
     for (size_t i = 0; i < d; i++) acc[i] = 0;
-    for (size_t b = begin; b < end; b += BT_ATTN_BLOCK) {
-        const size_t count = end - b < BT_ATTN_BLOCK ? end - b : BT_ATTN_BLOCK;
+    for (size_t b = begin, next; b < end; b = next) {
+        next = (b / BT_ATTN_BLOCK + 1) * BT_ATTN_BLOCK;
+        const size_t count = (end < next ? end : next) - b;
         float bm = *m;
         for (size_t j = 0; j < count; j++) {
             float sum = 0;
@@ -42,7 +43,7 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
         for (size_t i = 0; i < 16; i++) lane[i] *= c;
         for (size_t j = 0; j < count; j++) {
             z[j] = bt_exp1(z[j] - bm);
-            lane[j % 16] += z[j];
+            lane[(b + j) % 16] += z[j];
         }
         for (size_t i = 0; i < d; i++) {
             acc[i] *= c;
@@ -70,19 +71,21 @@ static void merge(float *tm, float *tl, float *total, float m, float l, const fl
 }
 
 void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                 size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
+                 size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, const bt_attn_rule *rule,
+                 void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     float *acc = scratch, *total = acc + d;
     for (size_t row = 0; row < t; row++)
         for (size_t h = h0; h < h1; h++) {
             const float *qh = q + row * ldq + h * d;
-            const size_t visible = pos0 + row + 1;
+            const size_t visible = pos0 + row + 1, begin = bt_attn_begin(rule, pos0 + row);
             float tm = 0, tl = 0, m, l;
-            for (size_t s = 0; s < visible; s += BT_ATTN_SPAN) {
-                const size_t end = visible - s < BT_ATTN_SPAN ? visible : s + BT_ATTN_SPAN;
-                span_of(&m, &l, acc, qh, kv, layer, h / group, s, end, scale);
-                merge(&tm, &tl, total, m, l, acc, d, s == 0);
+            for (size_t s = begin, next; s < visible; s = next) {
+                next = (s / BT_ATTN_SPAN + 1) * BT_ATTN_SPAN;
+                span_of(&m, &l, acc, qh, kv, layer, h / group, s, visible < next ? visible : next,
+                        rule->scale);
+                merge(&tm, &tl, total, m, l, acc, d, s == begin);
             }
             const float by = attn_divisor(tm, tl);
             for (size_t i = 0; i < d; i++) out[row * ldo + h * d + i] = total[i] / by;
@@ -164,31 +167,34 @@ void bt_attn_some_ref(float *out, size_t ldo, const float *q, size_t ldq, const 
 
 void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, const bt_kv_view *kv,
                       size_t layer, size_t t, size_t pos0, size_t heads, size_t g0, size_t g1, size_t s0,
-                      size_t s1, float scale, void *scratch)
+                      size_t s1, const bt_attn_rule *rule, void *scratch)
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     (void)scratch;
     for (size_t pair = g0 * t * group; pair < g1 * t * group; pair++)
         for (size_t s = s0; s < s1; s++) {
-            const size_t g = pair / group / t, row = pair / group % t, begin = s * BT_ATTN_SPAN;
-            const size_t visible = pos0 + row + 1;
-            const size_t end = visible < begin + BT_ATTN_SPAN ? visible : begin + BT_ATTN_SPAN;
+            const size_t g = pair / group / t, row = pair / group % t,
+                         first = bt_attn_begin(rule, pos0 + row);
+            const size_t begin = first > s * BT_ATTN_SPAN ? first : s * BT_ATTN_SPAN,
+                         visible = pos0 + row + 1;
+            const size_t end = visible < (s + 1) * BT_ATTN_SPAN ? visible : (s + 1) * BT_ATTN_SPAN;
             float *p = part + (pair * spans + s) * attn_part_floats(d);
-            if (begin < visible)
+            if (begin < end)
                 span_of(&p[0], &p[1], p + BT_ATTN_PART_HEAD, q + row * ldq + (g * group + pair % group) * d,
-                        kv, layer, g, begin, end, scale);
+                        kv, layer, g, begin, end, rule->scale);
         }
 }
 
 void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
-                       size_t group, size_t d)
+                       size_t group, size_t d, const bt_attn_rule *rule)
 {
     float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
     for (size_t pair = 0; pair < t * group; pair++, part += spans * attn_part_floats(d)) {
-        const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
-        for (size_t s = 0; s < seen; s++) {
+        const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1,
+                     first = bt_attn_begin(rule, pos0 + row) / BT_ATTN_SPAN;
+        for (size_t s = first; s < seen; s++) {
             const float *p = part + s * attn_part_floats(d);
-            merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == 0);
+            merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == first);
         }
         const float by = attn_divisor(tm, tl);
         /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): seen > 0 */

@@ -113,12 +113,20 @@ void bt_silu_mul_ref(float *y, const float *g, const float *u, size_t count)
     for (size_t i = 0; i < count; i++) y[i] = g[i] / (1.0f + bt_exp1(-g[i])) * u[i];
 }
 
+static float gelu(float x)
+{
+    const float a = x * fmaf(x * x, BT_GELU_CUBE, BT_GELU_ONCE);
+    return x / (1.0f + bt_exp1(-a));
+}
+
 void bt_gelu_ref(float *y, const float *x, size_t count)
 {
-    for (size_t i = 0; i < count; i++) {
-        const float a = x[i] * fmaf(x[i] * x[i], BT_GELU_CUBE, BT_GELU_ONCE);
-        y[i] = x[i] / (1.0f + bt_exp1(-a));
-    }
+    for (size_t i = 0; i < count; i++) y[i] = gelu(x[i]);
+}
+
+void bt_gelu_mul_ref(float *y, const float *g, const float *u, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = gelu(g[i]) * u[i];
 }
 
 void bt_soft_cap_ref(float *y, float cap, size_t count)

@@ -2,6 +2,7 @@
 #define BT_KERNELS_INT_OPS_ATTN_H
 #include <stddef.h>
 #include <stdint.h>
+#include "kernels/int_ops.h"
 
 /* The scratch of integer attention, and its blocks: INT_ATTN_ROWS (row, query head) pairs go at once, so that each KV
  * tile of INT_ATTN_KEYS positions is converted once for all of them. Offsets are bytes, multiples of 64. */
@@ -30,6 +31,12 @@ static inline int_attn_scratch int_attn_scratch_plan(size_t head_dim, size_t tok
     s.row = s.q + 2 * INT_ATTN_ROWS * d16 * 2;
     s.bytes = s.row + 8 * d16 * 2;
     return s;
+}
+
+/* The first position that the row at `pos` sees. */
+static inline size_t int_attn_begin(const bt_int_attention_params *p, size_t pos)
+{
+    return p->window && pos >= p->window ? pos + 1 - p->window : 0;
 }
 
 /* ceil(log2 d): L of bt_int_attention16_fn. */

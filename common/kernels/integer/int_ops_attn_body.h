@@ -40,7 +40,8 @@ static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, siz
                   size_t count, size_t pos0, const bt_int_attention_params *p)
 {
     const size_t n = pos0 + (first + count - 1) / group + 1,
-                 tiles = (n + INT_ATTN_KEYS - 1) / INT_ATTN_KEYS * INT_ATTN_KEYS;
+                 tiles = (n + INT_ATTN_KEYS - 1) / INT_ATTN_KEYS * INT_ATTN_KEYS,
+                 begin = int_attn_begin(p, pos0 + first / group) / INT_ATTN_KEYS * INT_ATTN_KEYS;
     const unsigned log2 = int_attn_log2(a->d);
     int16_t *low = a->q + INT_ATTN_ROWS * a->d16;
     for (size_t i = 0; i < count; i++) {
@@ -51,7 +52,7 @@ static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, siz
             low[i * a->d16 + c] = (int16_t)(from[c] - 256 * hi);
         }
     }
-    for (size_t j = 0; j < tiles; j += INT_ATTN_KEYS) {
+    for (size_t j = begin; j < tiles; j += INT_ATTN_KEYS) {
         load_k(a, j, n, p->k_shift);
         for (size_t i = 0; i < count; i++)
             for (size_t c = 0; c < INT_ATTN_KEYS; c += 32)
@@ -60,12 +61,14 @@ static void block(const attn *a, int16_t *out, size_t ldo, const int16_t *q, siz
     }
     uint64_t sum[INT_ATTN_ROWS];
     for (size_t i = 0; i < count; i++) {
-        const size_t visible = pos0 + (first + i) / group + 1;
-        sum[i] = INT_ATTN_OF(bt_int_softmax16)(a->e + i * a->ldz, a->z + i * a->ldz, visible, p->logit);
-        memset(a->e + i * a->ldz + visible, 0, (tiles - visible) * sizeof *a->e);
+        const size_t visible = pos0 + (first + i) / group + 1, from = int_attn_begin(p, visible - 1);
+        int16_t *e = a->e + i * a->ldz;
+        sum[i] = INT_ATTN_OF(bt_int_softmax16)(e + from, a->z + i * a->ldz + from, visible - from, p->logit);
+        memset(e + begin, 0, (from - begin) * sizeof *e);
+        memset(e + visible, 0, (tiles - visible) * sizeof *e);
     }
     memset(a->acc, 0, count * a->d16 * sizeof *a->acc);
-    for (size_t j = 0; j < tiles; j += INT_ATTN_KEYS) {
+    for (size_t j = begin; j < tiles; j += INT_ATTN_KEYS) {
         load_v(a, j, n, p->v_shift);
         for (size_t i = 0; i < count; i++)
             for (size_t c = 0; c < a->d16; c += 16)

@@ -89,17 +89,28 @@ void bt_int_silu_mul16_ref(int32_t *restrict y, const int16_t *restrict g, const
     for (size_t i = 0; i < count; i++) y[i] = int_silu_mul(g[i], u[i], gate, out);
 }
 
+/* h of bt_int_gelu16_fn. */
+static int64_t gelu(int16_t x, bt_int_mul in)
+{
+    const int64_t wide = int_scale(x < 0 ? -x : x, in);
+    const int32_t c = wide > INT32_MAX ? INT32_MAX : (int32_t)wide, q = int_mulh(int_mulh(c, c), c);
+    const int64_t a = int_round_shift((int64_t)c * INT_GELU_1 + (int64_t)q * INT_GELU_3, 30);
+    const int32_t p = int_sigmoid(a > INT32_MAX ? INT32_MAX : (int32_t)a, x < 0);
+    return int_round_shift((int64_t)x * p, 16);
+}
+
 void bt_int_gelu16_ref(int32_t *restrict y, const int16_t *restrict x, size_t count, bt_int_mul in,
                        bt_int_mul out)
 {
-    for (size_t i = 0; i < count; i++) {
-        const int64_t wide = int_scale(x[i] < 0 ? -x[i] : x[i], in);
-        const int32_t c = wide > INT32_MAX ? INT32_MAX : (int32_t)wide, q = int_mulh(int_mulh(c, c), c);
-        const int64_t a = int_round_shift((int64_t)c * INT_GELU_1 + (int64_t)q * INT_GELU_3, 30);
-        const int32_t p = int_sigmoid(a > INT32_MAX ? INT32_MAX : (int32_t)a, x[i] < 0);
-        const int64_t h = int_round_shift((int64_t)x[i] * p, 16);
-        y[i] = (int32_t)int_clamp(int_round_shift(h * out.m, out.s + 15), BT_INT_MAX32);
-    }
+    for (size_t i = 0; i < count; i++)
+        y[i] = (int32_t)int_clamp(int_round_shift(gelu(x[i], in) * out.m, out.s + 15), BT_INT_MAX32);
+}
+
+void bt_int_gelu_mul16_ref(int32_t *restrict y, const int16_t *restrict g, const int16_t *restrict u,
+                           size_t count, bt_int_mul gate, bt_int_mul out)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = (int32_t)int_clamp(int_scale(int_round_shift(gelu(g[i], gate) * u[i], 15), out), BT_INT_MAX32);
 }
 
 void bt_int_add32_ref(int32_t *restrict x, const int16_t *restrict y, size_t count, bt_int_mul mul)
@@ -194,9 +205,10 @@ static void load_row(int16_t *row, const bt_kv_view *kv, size_t layer, int is_v,
     else bt_int_from_f16_ref(row, (const void *)from, d, shift);
 }
 
-/* Attention of one (row, query head) pair over positions 0 .. n - 1. */
-static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, size_t layer, size_t g, size_t n,
-                       const bt_int_attention_params *p, uint8_t *scratch, const int_attn_scratch *plan)
+/* Attention of one (row, query head) pair over n positions from `begin` on. */
+static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, size_t layer, size_t g,
+                       size_t begin, size_t n, const bt_int_attention_params *p, uint8_t *scratch,
+                       const int_attn_scratch *plan)
 {
     const size_t d = kv->head_dim;
     int32_t *z = (void *)(scratch + plan->z);
@@ -204,7 +216,7 @@ static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, siz
     int64_t *acc = (void *)(scratch + plan->acc);
     for (size_t j = 0; j < n; j++) {
         int64_t sum = 0;
-        load_row(row, kv, layer, 0, j, g, p->k_shift);
+        load_row(row, kv, layer, 0, begin + j, g, p->k_shift);
         for (size_t i = 0; i < d; i++) sum += (int32_t)q[i] * row[i];
         z[j] = (int32_t)int_round_shift(sum, int_attn_log2(d));
     }
@@ -212,7 +224,7 @@ static void attend_one(int16_t *out, const int16_t *q, const bt_kv_view *kv, siz
     const uint64_t inv = (UINT64_C(1) << 63) / bt_int_softmax16_ref(e, z, n, p->logit);
     memset(acc, 0, d * sizeof *acc);
     for (size_t j = 0; j < n; j++) {
-        load_row(row, kv, layer, 1, j, g, p->v_shift);
+        load_row(row, kv, layer, 1, begin + j, g, p->v_shift);
         for (size_t i = 0; i < d; i++) acc[i] += (int32_t)e[j] * row[i];
     }
     for (size_t i = 0; i < d; i++) out[i] = int_attn_out(acc[i], inv, p->out);
@@ -224,8 +236,10 @@ void bt_int_attention16_ref(int16_t *out, size_t ldo, const int16_t *q, size_t l
 {
     const size_t d = kv->head_dim, group = heads / kv->kv_heads;
     const int_attn_scratch plan = int_attn_scratch_plan(d, pos0 + t);
-    for (size_t row = 0; row < t; row++)
+    for (size_t row = 0; row < t; row++) {
+        const size_t begin = int_attn_begin(p, pos0 + row), seen = pos0 + row + 1 - begin;
         for (size_t h = g * group; h < (g + 1) * group; h++)
-            attend_one(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, pos0 + row + 1, p,
-                       scratch, &plan);
+            attend_one(out + row * ldo + h * d, q + row * ldq + h * d, kv, layer, g, begin, seen, p, scratch,
+                       &plan);
+    }
 }

@@ -36,14 +36,16 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
 {
     const bt_kernels *ref = bt_kernels_select("ref");
     bt_pkg_header *h = &j->header;
-    const size_t n = j->ctx_tokens * (j->m->hp.rope_dims / 2);
+    const size_t of_table = j->ctx_tokens * (j->m->hp.rope_dims / 2),
+                 tables = bt_hparams_rope_tables(&j->m->hp), n = tables * of_table;
     float *cos = j->is_sketch ? NULL : malloc(n * sizeof *cos),
           *sin = j->is_sketch ? NULL : malloc(n * sizeof *sin);
     int16_t *q = j->is_sketch ? NULL : malloc(n * sizeof *q);
     const bool made = j->is_sketch || (cos && sin && q);
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     if (made) {
-        if (!j->is_sketch) bt_model_rope_table(cos, sin, j->m, j->ctx_tokens);
+        for (size_t t = 0; !j->is_sketch && t < tables; t++)
+            bt_model_rope_table(cos + t * of_table, sin + t * of_table, j->m, t, j->ctx_tokens);
         h->rope_cos = table(j, cos, n, sizeof *cos);
         h->rope_sin = table(j, sin, n, sizeof *sin);
         for (int i = 0; j->npu_ops == BT_PKG_OPS_ALL && i < 2; i++) {
@@ -89,6 +91,9 @@ static void set_numbers(bt_compile_job *j)
     h->add_scale = bt_hparams_add(hp);
     h->rope_base = hp->rope_base;
     h->rope_scale = hp->rope_scale;
+    h->window = hp->window;
+    h->global_every = hp->global_every;
+    h->window_rope_base = hp->window_rope_base;
     h->embed_type = j->m->embed->type;
 }
 

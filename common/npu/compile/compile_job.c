@@ -72,7 +72,8 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        "llm-int8 scales rows as they come; npu operators 'all' need static units");
     if (o->shapes) j->shapes = *o->shapes;
     else if ((e = bt_shapes_parse(&j->shapes, o->shape_policy, j->ctx_tokens, fault)) < 0) return e;
-    if ((e = bt_plan_limits_attention(&o->attention, m->hp.head_dim, &j->profile, &j->shapes, fault)) < 0)
+    if ((e = bt_plan_limits_attention(&o->attention, m->hp.head_dim, m->hp.window, &j->profile, &j->shapes,
+                                      fault)) < 0)
         return e;
     for (size_t i = 0; i < j->shapes.all && o->recipe.llm_int8; i++)
         if (j->shapes.shape[i].batch > 1)

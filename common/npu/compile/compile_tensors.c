@@ -369,8 +369,9 @@ static bool has_gptq(const bt_compile_job *j)
 /* Writes a layer's tensors and sites. With GPTQ, progress counts the sums instead. */
 static bt_err write_layer(bt_compile_job *j, uint32_t layer, bt_fault *fault)
 {
-    static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
-                                        BT_WEIGHT_FFN_NORM};
+    static const bt_weight vectors[] = {BT_WEIGHT_ATTN_NORM,      BT_WEIGHT_Q_NORM,
+                                        BT_WEIGHT_K_NORM,         BT_WEIGHT_FFN_NORM,
+                                        BT_WEIGHT_ATTN_POST_NORM, BT_WEIGHT_FFN_POST_NORM};
     const size_t first = (size_t)layer * BT_PKG_LAYER_SITES;
     bt_err e = BT_OK;
     for (size_t v = 0; e == BT_OK && v < sizeof vectors / sizeof *vectors; v++)

@@ -90,11 +90,17 @@ static bt_err check_blocks(uint32_t rows, const bt_profile *profile, const bt_sh
                : BT_OK;
 }
 
-bt_err bt_plan_limits_attention(const bt_attention *a, uint32_t head_dim, const bt_profile *p,
-                                const bt_shapes *s, bt_fault *fault)
+bt_err bt_plan_limits_attention(const bt_attention *a, uint32_t head_dim, uint32_t window,
+                                const bt_profile *p, const bt_shapes *s, bt_fault *fault)
 {
     uint32_t base, log2;
     if (!a->ratio_ppm) return BT_OK;
+    if (window)
+        return bt_fail(
+            fault, BT_EARG,
+            "sparse attention (--attention) chooses among all positions; the model has layers with a "
+            "window of %u",
+            window);
     if (head_dim % 4 || !bt_hadamard_find(&base, &log2, head_dim))
         return bt_fail(
             fault, BT_EARG,

@@ -220,8 +220,10 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
     }
     if (w->out) return;
     if (step->kind == BT_OP_LINEAR) w->last = step->weight;
-    const bool is_after = bt_arch_of(hp->arch)->norms == BT_ARCH_AFTER;
-    const bool adds = step->weight == (is_after ? BT_WEIGHT_ATTN_NORM : BT_WEIGHT_O),
+    static const bt_weight adding[] = {[BT_ARCH_BEFORE] = BT_WEIGHT_O,
+                                       [BT_ARCH_AFTER] = BT_WEIGHT_ATTN_NORM,
+                                       [BT_ARCH_BOTH] = BT_WEIGHT_ATTN_POST_NORM};
+    const bool adds = step->weight == adding[bt_arch_of(hp->arch)->norms],
                ends = step->kind == BT_OP_ADD && w->last == BT_WEIGHT_DOWN;
     if (!adds && !ends && step->kind != BT_OP_EMBED) return;
     for (size_t row = 0; row < rows; row++) sum += size_of(out + row * step->out_width, step->out_width);

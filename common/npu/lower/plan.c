@@ -101,10 +101,12 @@ static void linear_op(bt_on_chip_op *ret, const bt_pkg_layout *l, const bt_pkg_i
 static void attention_op(bt_on_chip_op *ret, const bt_pkg_header *h, const bt_pkg_inst *i, uint64_t rows,
                          uint32_t ctx)
 {
+    const bt_pkg_program all = {.seq = (uint32_t)rows, .ctx = ctx};
+    const uint32_t columns = bt_pkg_columns(h, &all, i->layer);
     const bt_pkg_slice s = bt_pkg_layout_slice(&h->layout, (uint32_t)rows, h->heads, i->arg);
     const uint32_t group = h->heads / h->kv_heads;
     const uint64_t kv_heads = (s.head + s.heads - 1) / group - s.head / group + 1;
-    ret->bands = ctx;
+    ret->bands = columns;
     ret->band_bytes = 2 * 2 * kv_heads * h->head_dim;
     ret->units = s.rows;
     ret->unit_bytes = ret->output_bytes = (uint64_t)s.heads * h->head_dim * chip_out_bytes(i);

@@ -90,6 +90,18 @@ static bool has_signs(const bt_pkg *p, uint32_t index, uint64_t n)
 
 /* ---- header ---- */
 
+static bt_err check_windows(const bt_pkg_header *h, bt_fault *fault)
+{
+    if (h->window_rope_base != 0 && !(h->window && positive(h->window_rope_base)))
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: window_rope_base %g is no number above 0, or without a window",
+                       (double)h->window_rope_base);
+    if (h->window > BT_MODEL_MAX_CTX || (h->global_every && (!h->window || h->global_every < 2)))
+        return bt_fail(fault, BT_EFORMAT, "header: window %u or global_every %u is out of range", h->window,
+                       h->global_every);
+    return BT_OK;
+}
+
 static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const char *name, uint32_t width,
                              uint32_t max_elems, bt_fault *fault)
 {
@@ -188,7 +200,7 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
             fault, BT_EFORMAT,
             "header: residual_scale %g is no number above 0 with npu_ops all, or not 0 with linear",
             (double)h->residual_scale);
-    return BT_OK;
+    return check_windows(h, fault);
 }
 
 static bool is_head_scale(float x) { return x >= 0x1p-100f && x <= 0x1p100f; }
@@ -230,6 +242,9 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
                    ? BT_OK
                    : bt_fail(fault, BT_EFORMAT,
                              "header: sparse_ppm 0 says there is none, other fields say there is");
+    if (h->window)
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, and layers have a window of %u",
+                       h->sparse_ppm, h->window);
     if (h->sparse_ppm > BT_ATTENTION_ALL_PPM || h->sparse_dense_rows > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u or sparse_dense_rows %u is out of range",
                        h->sparse_ppm, h->sparse_dense_rows);
@@ -260,7 +275,7 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
     if (!has_bytes(p, h->embed, (uint64_t)h->vocab * (h->dim / q->block_elems) * q->block_bytes))
         return bt_fail(fault, BT_EFORMAT, "header: embed is not %u rows of %u in %s", h->vocab, h->dim,
                        q->name);
-    const uint64_t angles = (uint64_t)h->ctx_tokens * (h->rope_dims / 2);
+    const uint64_t angles = (uint64_t)bt_pkg_rope_tables(h) * h->ctx_tokens * (h->rope_dims / 2);
     if (!has_floats(p, h->rope_cos, angles, true))
         return bt_fail(fault, BT_EFORMAT, "header: rope_cos names no constant of %llu finite numbers",
                        (unsigned long long)angles);
@@ -292,7 +307,10 @@ static bt_err check_header(const bt_pkg *p, bt_fault *fault)
 
 /* ---- tensors ---- */
 
-bool bt_pkg_is_vector(uint32_t weight) { return weight >= BT_WEIGHT_ATTN_NORM && weight <= BT_WEIGHT_K_NORM; }
+bool bt_pkg_is_vector(uint32_t weight)
+{
+    return weight >= BT_WEIGHT_ATTN_NORM && weight <= BT_WEIGHT_FFN_POST_NORM;
+}
 
 void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, uint32_t *k)
 {
@@ -302,6 +320,8 @@ void bt_pkg_weight_shape(const bt_pkg_header *h, uint32_t weight, uint32_t *n, u
     switch (weight) {
     case BT_WEIGHT_ATTN_NORM:
     case BT_WEIGHT_FFN_NORM:
+    case BT_WEIGHT_ATTN_POST_NORM:
+    case BT_WEIGHT_FFN_POST_NORM:
     case BT_WEIGHT_OUT_NORM: shape[0] = bt_arch_norm_elems((bt_arch)h->arch, h->dim), shape[1] = 1; break;
     case BT_WEIGHT_Q_NORM: shape[0] = by_row ? q : h->head_dim, shape[1] = 1; break;
     case BT_WEIGHT_K_NORM: shape[0] = by_row ? kv : h->head_dim, shape[1] = 1; break;

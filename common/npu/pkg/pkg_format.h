@@ -13,7 +13,7 @@
 #define BT_PKG_MAGIC   "BATONNPU"
 #define BT_PKG_NONE    UINT32_MAX /* an index that names nothing */
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
-enum { BT_PKG_VERSION = 2, BT_PKG_ALIGN = 64 };
+enum { BT_PKG_VERSION = 3, BT_PKG_ALIGN = 64 };
 /* The limits of a package, each far above what a real one needs; a package beyond one is refused. LIVE: places of one
  * plan alive at once. ALL_INSTS: instructions and places over all programs, which bounds the time of the check.
  * UNPACKED: instructions and places that are unpacked into memory. */
@@ -75,7 +75,8 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
     float rope_base, rope_scale;         /* for people; programs use rope_cos and rope_sin */
     uint32_t embed_type;                 /* ggml type of the embedding's rows */
     uint32_t embed;                      /* constant: [vocab, dim], the model file's own bytes */
-    uint32_t rope_cos, rope_sin;         /* constants: f32 [ctx_tokens, rope_dims / 2] */
+    uint32_t rope_cos, rope_sin;         /* constants: f32 [tables, ctx_tokens, rope_dims / 2]; the second table is that
+                                            of window layers, where window_rope_base is not 0 */
     uint32_t rope_cos_q15, rope_sin_q15; /* npu_ops all: constants, s16, cos and sin in units of 2^-15, at most 32767;
                                             else NONE */
     bt_pkg_rotation r1, r2;
@@ -105,8 +106,16 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
                                                 of a KV head share one */
     uint32_t recipe_text;                    /* constant: a recipe too long for `recipe`, which is then empty; else 0 */
     float embed_scale, add_scale;            /* of the embedding's rows, and of what ADD adds; 1: as they are */
-    uint8_t reserved[80];                    /* zero */
+    /* Window layers see the last `window` positions, their own included; 0: all layers see all. global_every: every so
+       many layers, the last of them sees all; 0: none does. window_rope_base: of window layers; 0: rope_base */
+    uint32_t window, global_every;
+    float window_rope_base;
+    uint8_t reserved[68]; /* zero */
 } bt_pkg_header;
+/* A layer's window (0: it sees all positions), and where its table begins in rope_cos and rope_sin, in elements. */
+uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer);
+uint64_t bt_pkg_rope_at(const bt_pkg_header *h, uint32_t layer);
+uint32_t bt_pkg_rope_tables(const bt_pkg_header *h);
 
 /* How a query head chooses positions in sparse attention. */
 typedef struct bt_pkg_head { /* 16 bytes */
@@ -133,10 +142,11 @@ typedef struct bt_pkg_const {
 } bt_pkg_const; /* 40 bytes; hash: XXH3-128 of the bytes; refs: how often the header, tensors, sites and programs name
                    the constant */
 
-/* Order of the tables. Tensors: index layer * BT_PKG_LAYER_TENSORS + slot, with eleven slots a layer: attn_norm, q, k,
- * v, q_norm, k_norm, o, ffn_norm, gate, up, down; then out_norm and output. A tensor that the package lacks (a norm
- * folded away, no q_norm in the model) has n = 0. Sites: index layer * BT_PKG_LAYER_SITES + kind, then the head's. */
-enum { BT_PKG_LAYER_TENSORS = 11, BT_PKG_LAYER_SITES = 4 };
+/* Order of the tables. Tensors: index layer * BT_PKG_LAYER_TENSORS + slot, with thirteen slots a layer: attn_norm, q,
+ * k, v, q_norm, k_norm, o, ffn_norm, gate, up, down, attn_post_norm, ffn_post_norm; then out_norm and output. A tensor
+ * that the package lacks (a norm folded away, no q_norm in the model) has n = 0. Sites: index layer *
+ * BT_PKG_LAYER_SITES + kind, then the head's. */
+enum { BT_PKG_LAYER_TENSORS = 13, BT_PKG_LAYER_SITES = 4 };
 /* The index of an entry; NONE for what has none (the embedding, an unknown number). layer is ignored for out_norm,
  * output and the head's site. */
 uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight /* bt_weight */);
@@ -216,6 +226,9 @@ typedef struct bt_pkg_program { /* 64 bytes */
     uint64_t activation_bytes_moved;   /* for seq rows: what all instructions read and write, by their strides
                                           (docs/package-format.md) */
 } bt_pkg_program;
+/* The columns that attention of a layer computes at every position: program.ctx, or with a window at most those that
+ * the program's rows see together. 0: as many as there are positions. */
+uint32_t bt_pkg_columns(const bt_pkg_header *h, const bt_pkg_program *p, uint32_t layer);
 
 /* Packed programs. Each distinct layer body is stored once, and a program is a list of pieces. A piece is a run of
  * instructions in body_code with the places of body_plan that begin in that run. In a body
@@ -316,7 +329,7 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
  *   INT_ROPE, INT_QK_NORM   s16 in place; arg: heads
  *   INT_ATTENTION  in0 = q s16 -> out s16; arg: as ATTENTION
  *   INT_ROTATE     in0 s16 -> out s32 in units of site's scale; arg 2: rotation R2; 0: the unit alone changes
- *   INT_SILU_MUL   in0 gate, in1 up, s16 -> out s32 in units of site's scale
+ *   INT_SILU_MUL, INT_GELU_MUL   in0 gate, in1 up, s16 -> out s32 in units of site's scale
  *   INT_ADD        out s32 in place += in1 s16, requantised; tensor: the linear that wrote in1
  *   INT_SPLIT      in0 s32 -> planes and shadow, as QUANTISE; site */
 #define BT_PKG_NUMBER(OF, NAME, name, number, ...) BT_PKG_##NAME = number,
@@ -357,7 +370,7 @@ static inline uint64_t bt_pkg_shadow_bytes(uint64_t rows, uint64_t k)
  *   INT_RMSNORM           m[0]: w1 where tensor is NONE; s[0]: f; eps: keps
  *   INT_QK_NORM           s[0]: f; eps: keps
  *   INT_ATTENTION         m[0]: logit; m[1]: out; k_shift, v_shift
- *   INT_SILU_MUL          m[0]: gate; m[1]: out
+ *   INT_SILU_MUL, INT_GELU_MUL   m[0]: gate; m[1]: out
  *   INT_ADD, INT_ROTATE   m[0]: mul
  *   INT_ROPE, INT_SPLIT, INT_LINEAR   none */
 typedef struct bt_pkg_int_params {

@@ -18,8 +18,10 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "package files are map
 
 /* The weight of each slot of a layer. */
 static const uint32_t slot_weight[BT_PKG_LAYER_TENSORS] = {
-    BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,        BT_WEIGHT_K,    BT_WEIGHT_V,  BT_WEIGHT_Q_NORM, BT_WEIGHT_K_NORM,
-    BT_WEIGHT_O,         BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE, BT_WEIGHT_UP, BT_WEIGHT_DOWN,
+    BT_WEIGHT_ATTN_NORM,     BT_WEIGHT_Q,      BT_WEIGHT_K,    BT_WEIGHT_V,
+    BT_WEIGHT_Q_NORM,        BT_WEIGHT_K_NORM, BT_WEIGHT_O,    BT_WEIGHT_FFN_NORM,
+    BT_WEIGHT_GATE,          BT_WEIGHT_UP,     BT_WEIGHT_DOWN, BT_WEIGHT_ATTN_POST_NORM,
+    BT_WEIGHT_FFN_POST_NORM,
 };
 
 uint32_t bt_pkg_tensor_index(uint32_t layers, uint32_t layer, uint32_t weight)
@@ -72,6 +74,25 @@ const bt_pkg_tensor bt_pkg_no_tensor = {
     .bias = BT_PKG_NONE,   .colsum = BT_PKG_NONE, .mult = BT_PKG_NONE,       .shift = BT_PKG_NONE,
     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
 };
+
+uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer)
+{
+    return h->global_every && (layer + 1) % h->global_every == 0 ? 0 : h->window;
+}
+
+uint32_t bt_pkg_columns(const bt_pkg_header *h, const bt_pkg_program *p, uint32_t layer)
+{
+    const uint32_t window = bt_pkg_window(h, layer);
+    return window && window + p->seq - 1 < p->ctx ? window + p->seq - 1 : p->ctx;
+}
+
+uint32_t bt_pkg_rope_tables(const bt_pkg_header *h) { return h->window_rope_base > 0 ? 2 : 1; }
+
+uint64_t bt_pkg_rope_at(const bt_pkg_header *h, uint32_t layer)
+{
+    const bool is_second = h->window_rope_base > 0 && bt_pkg_window(h, layer) > 0;
+    return is_second ? (uint64_t)h->ctx_tokens * (h->rope_dims / 2) : 0;
+}
 
 const char *bt_pkg_unit_name(uint32_t unit)
 {

@@ -271,8 +271,8 @@ bt_err bt_price_pkg_cut(bt_price_pkg_chunk *ret, const bt_price_pkg *p, uint64_t
     return BT_OK;
 }
 
-/* Prices of attention, kept for layers that cost the same: all layers of a dense package, and layers whose
- * heads have the same shares. */
+/* Prices of attention, kept for layers that cost the same: those of one window in a dense package, and layers
+ * whose heads have the same shares. */
 typedef struct slices {
     struct {
         uint32_t arg, layer;
@@ -285,6 +285,7 @@ static bool attend_alike(const bt_pkg *p, uint32_t a, uint32_t b)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     const bt_pkg_head *head = h->sparse_ppm ? bt_pkg_const_at(p, h->sparse_heads) : NULL;
+    if (bt_pkg_window(h, a) != bt_pkg_window(h, b)) return false;
     for (uint32_t i = 0; head && i < h->heads; i++)
         if (head[(size_t)a * h->heads + i].ppm != head[(size_t)b * h->heads + i].ppm) return false;
     return true;

@@ -87,29 +87,35 @@ static uint32_t kv_heads(const bt_pkg_header *h, const bt_pkg_slice *s)
 
 /* The attention of a slice over the rows of several prompts: the slice's share of all pairs, and all
  * positions. */
-static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
+static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed,
+                                  uint64_t window)
 {
     const bt_price_batch *all = c->batch;
     const uint64_t padding = all->rows < c->rows ? c->rows - all->rows : 0;
     const bt_price_step more = bt_price_prefill_step(all->end, padding);
-    const uint64_t pairs = fixed ? bt_time_times(c->rows, fixed) : bt_time_plus(all->pairs, more.pairs);
-    return (bt_time_attention){.rows = s->rows, .pairs = bt_time_scale(pairs, s->rows, c->rows),
-                               .ctx = fixed ? bt_time_times(all->prompts, fixed)
-                                            : bt_time_plus(all->positions, padding)};
+    uint64_t pairs = fixed ? bt_time_times(c->rows, fixed) : bt_time_plus(all->pairs, more.pairs),
+             ctx = fixed ? bt_time_times(all->prompts, fixed) : bt_time_plus(all->positions, padding);
+    if (window && !fixed) { /* no prompt's rows see more than this */
+        const uint64_t most = bt_time_times(c->rows, window),
+                       seen = bt_time_plus(bt_time_times(all->prompts, window), c->rows);
+        if (pairs > most) pairs = most;
+        if (ctx > seen) ctx = seen;
+    }
+    return (bt_time_attention){.rows = s->rows, .pairs = bt_time_scale(pairs, s->rows, c->rows), .ctx = ctx};
 }
 
 /* Adds the dense attention of a slice's s->rows rows. fixed: columns of a static context; 0: the columns that
  * each row sees. */
 static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg_header *h,
-                  const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed)
+                  const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed, uint64_t window)
 {
-    const uint64_t first = c->pos + s->row;
+    const uint64_t first = c->pos + s->row, unseen = window && first >= window ? first + 1 - window : 0;
     bt_time_attention a = {
         .rows = s->rows,
-        .pairs = fixed ? s->rows * fixed : s->rows * first + (uint64_t)s->rows * (s->rows + 1) / 2,
-        .ctx = fixed ? fixed : first + s->rows,
+        .pairs = fixed ? s->rows * fixed : bt_time_pairs(first, s->rows, window),
+        .ctx = fixed ? fixed : first + s->rows - unseen,
     };
-    if (c->batch) a = together(s, c, fixed);
+    if (c->batch) a = together(s, c, fixed, window);
     a.heads = s->heads;
     a.kv_heads = kv_heads(h, s);
     a.head_dim = h->head_dim;
@@ -134,7 +140,7 @@ static void attention(bt_stage_inst *r, const bt_stage_engines *e, const bt_prof
                       uint32_t program, const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const uint64_t fixed = bt_pkg_programs(p)[program].ctx,
+    const uint64_t fixed = bt_pkg_columns(h, &bt_pkg_programs(p)[program], i->layer),
                    spilled = bt_plan_spilled(p, program, i, (uint32_t)c->ctx);
     bt_sparse s = sparse_of(p, i->layer, kv_bits(e));
     bt_pkg_slice at = bt_pkg_layout_slice(&h->layout, (uint32_t)rows_of(p, program, i, c), h->heads, i->arg);
@@ -143,7 +149,7 @@ static void attention(bt_stage_inst *r, const bt_stage_engines *e, const bt_prof
     r->ns = r->spill_ns = bt_time_of(spilled, bt_time_activation_rate(&on->time));
     r->bytes = spilled;
     at.rows = (uint32_t)before;
-    if (before) dense(r, e, on, h, &at, c, fixed);
+    if (before) dense(r, e, on, h, &at, c, fixed, bt_pkg_window(h, i->layer));
     else r->ns = bt_time_plus(r->ns, on->time.op_launch_ns);
     if (before == all) return;
     const bt_sparse_engines engines = {e->npu, e->companion,

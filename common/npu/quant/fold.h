@@ -24,8 +24,8 @@
  * A norm by mean and variance stays as it is: R1 turns no mean into a mean, and its bias goes past its weights. R1 is
  * off, and no input behind such a norm is smoothed; nor is that of down where it is no product with up.
  *
- * Where norms stand behind the blocks of a layer (model/arch.h), R1 is off, and inputs of q, k, v, gate and up, which
- * are the residual stream itself, are not smoothed.
+ * Where norms stand behind the blocks of a layer (model/arch.h), R1 is off. Where none stands before them, inputs of q,
+ * k, v, gate and up, which are the residual stream itself, are not smoothed.
  *
  * Biases of q, k, v are not changed. The same bits on every machine, with any kernels and pool. */
 typedef struct bt_fold bt_fold;

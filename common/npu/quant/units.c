@@ -146,11 +146,12 @@ static void set_turn(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer
     set(p, 0, attention_unit(in, layer) * scale / site_scale(in, layer, BT_SITE_O));
 }
 
-static void set_gated(bt_pkg_int_params *p, const bt_units_in *in, uint32_t layer)
+static void set_gated(bt_pkg_int_params *p, const bt_units_in *in, const bt_op *o)
 {
+    const uint32_t layer = o->layer;
     const double gate = bt_units_out_scale(in, layer, BT_WEIGHT_GATE),
                  up = bt_units_out_scale(in, layer, BT_WEIGHT_UP);
-    set(p, 0, gate * 0x1p26);
+    set(p, 0, gate * (o->kind == BT_OP_GELU_MUL ? 0x1p28 : 0x1p26));
     set(p, 1, gate * up / site_scale(in, layer, BT_SITE_DOWN));
 }
 
@@ -185,7 +186,7 @@ bool bt_units_op(bt_pkg_int_params *ret, const bt_units_in *in, const bt_graph *
             (double)bt_hparams_add(in->hp) * (double)bt_units_out_scale(in, o->layer, bt_graph_added(g, op)) /
                 (double)bt_units_residual_scale(in));
         break;
-    case BT_PKG_PARAMS_GATED: set_gated(&p, in, o->layer); break;
+    case BT_PKG_PARAMS_GATED: set_gated(&p, in, o); break;
     case BT_PKG_PARAMS_TURN: set_turn(&p, in, o->layer, (double)in->r2_scale); break;
     }
     *ret = p;

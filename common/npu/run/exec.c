@@ -168,9 +168,10 @@ static void run_rope(bt_exec_job *j, const bt_pkg_inst *i)
     const bt_exec *x = j->x;
     const bt_pkg_header *h = x->header;
     const bool in16 = i->unit == BT_PKG_NPU_FLOAT;
+    const size_t at = bt_pkg_rope_at(h, i->layer);
     bt_companion_rope(&x->companion, &j->seqs, out_of(j, i), i->arg, h->head_dim, h->rope_dims,
-                      bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos),
-                      bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin),
+                      (const float *)bt_exec_const(x, in16 ? h->rope_cos16 : h->rope_cos) + at,
+                      (const float *)bt_exec_const(x, in16 ? h->rope_sin16 : h->rope_sin) + at,
                       (h->flags & BT_PKG_FLAG_NEOX) != 0);
 }
 
@@ -235,9 +236,10 @@ static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, 
 {
     const bt_pkg_header *h = j->x->header;
     const size_t at = row * bt_exec_ld_out(i, sizeof(float));
+    const bt_attn_rule rule = {h->attn_scale, bt_pkg_window(h, i->layer)};
     bt_companion_attention_heads(&j->x->companion, rows, (float *)bt_exec_at(j, i->out) + at,
                                  (const float *)bt_exec_at(j, i->in0) + at, i->layer, s->head,
-                                 s->head + s->heads, h->heads, h->kv_heads, h->head_dim, h->attn_scale);
+                                 s->head + s->heads, h->heads, h->kv_heads, h->head_dim, &rule);
 }
 
 static void run_sparse(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s)

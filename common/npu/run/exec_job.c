@@ -2,6 +2,7 @@
  * shadow of planes. */
 #include "npu/pkg/areas.h"
 #include "npu/run/exec_private.h"
+#include "device/time.h"
 
 #include <string.h>
 
@@ -128,11 +129,12 @@ uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_inst *i, const 
     uint64_t pairs = 0, rows = 0;
     for (size_t b = 0; b < j->seqs.batch; b++) {
         const bt_exec_part p = bt_exec_job_part(j, s, b);
-        pairs += (uint64_t)p.real * p.pos + (uint64_t)p.real * (p.real + 1) / 2;
+        pairs += bt_time_pairs(p.pos, p.real, bt_pkg_window(j->x->header, i->layer));
         rows += p.real;
     }
     if (j->program->ctx && i->unit != BT_PKG_COMPANION)
-        j->x->stats.masked_macs += (rows * j->program->ctx - pairs) * of_pair;
+        j->x->stats.masked_macs +=
+            (rows * bt_pkg_columns(j->x->header, j->program, i->layer) - pairs) * of_pair;
     return pairs * of_pair;
 }
 

@@ -50,7 +50,9 @@ static void int_rope_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
     const bt_pkg_header *h = x->header;
     const bt_companion_rows *seqs = &r->j->seqs;
     const size_t half = h->rope_dims / 2, ld = bt_exec_ld_out(r->i, sizeof(int16_t));
-    const int16_t *cos = bt_exec_const(x, h->rope_cos_q15), *sin = bt_exec_const(x, h->rope_sin_q15);
+    const size_t table = bt_pkg_rope_at(h, r->i->layer);
+    const int16_t *cos = (const int16_t *)bt_exec_const(x, h->rope_cos_q15) + table,
+                  *sin = (const int16_t *)bt_exec_const(x, h->rope_sin_q15) + table;
     int16_t *to = bt_exec_at(r->j, r->i->out);
     (void)scratch;
     for (size_t row = r0; row < r0 + n; row++) {
@@ -182,7 +184,7 @@ static void attend(const rows_job *r, size_t b, size_t row, size_t rows, size_t 
     const bt_exec *x = r->j->x;
     const bt_pkg_header *h = x->header;
     const bt_int_attention_params p = {mul_of(r->params, 0), mul_of(r->params, 1), r->params->k_shift,
-                                       r->params->v_shift};
+                                       r->params->v_shift, bt_pkg_window(h, r->i->layer)};
     const size_t ld = bt_exec_ld_out(r->i, sizeof(int16_t)), at = row * ld + (head - g * heads) * h->head_dim;
     x->companion.kernels->int_attention16((int16_t *)bt_exec_at(r->j, r->i->out) + at, ld,
                                           (const int16_t *)bt_exec_at(r->j, r->i->in0) + at, ld,

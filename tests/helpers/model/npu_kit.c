@@ -195,6 +195,8 @@ static void put_tensors(kit *k, const bt_pkg_site *sites)
         put_matrix(k, l, BT_WEIGHT_GATE, t->w_gate, sites);
         put_matrix(k, l, BT_WEIGHT_UP, t->w_up, sites);
         put_matrix(k, l, BT_WEIGHT_DOWN, t->w_down, sites);
+        put_vector(k, l, BT_WEIGHT_ATTN_POST_NORM, t->attn_post_norm);
+        put_vector(k, l, BT_WEIGHT_FFN_POST_NORM, t->ffn_post_norm);
     }
     put_vector(k, UINT32_MAX, BT_WEIGHT_OUT_NORM, k->m->out_norm);
     put_matrix(k, UINT32_MAX, BT_WEIGHT_OUTPUT, k->m->output, sites);
@@ -251,10 +253,20 @@ static void put_rows(kit *k, bt_pkg_header *h)
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", shapes.text);
 }
 
+static void put_rope(kit *k, bt_pkg_header *h)
+{
+    const size_t ctx = k->options->ctx_tokens, angles = ctx * (k->m->hp.rope_dims / 2),
+                 tables = bt_hparams_rope_tables(&k->m->hp);
+    float *cos = room(2 * tables * angles * sizeof *cos), *sin = cos + tables * angles;
+    for (size_t t = 0; t < tables; t++) bt_model_rope_table(cos + t * angles, sin + t * angles, k->m, t, ctx);
+    h->rope_cos = put(k, BT_PKG_CONST_TABLE, cos, tables * angles * sizeof *cos);
+    h->rope_sin = put(k, BT_PKG_CONST_TABLE, sin, tables * angles * sizeof *cos);
+    free(cos);
+}
+
 static void put_header(kit *k, bt_pkg_header *h)
 {
     const bt_hparams *hp = &k->m->hp;
-    const size_t angles = k->options->ctx_tokens * (hp->rope_dims / 2);
     char text[BT_RECIPE_MAX_TEXT];
     memcpy(h->model_id, k->m->id, sizeof h->model_id);
     h->kernels_version = BT_KERNELS_NUMERIC_VERSION;
@@ -274,8 +286,10 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->rope_scale = hp->rope_scale;
     h->embed_type = k->m->embed->type;
     h->embed = put(k, BT_PKG_CONST_WEIGHT, k->m->embed->data, k->m->embed->row_bytes * hp->vocab);
-    h->rope_cos = put(k, BT_PKG_CONST_TABLE, bt_weights_rope_cos(k->packed), angles * sizeof(float));
-    h->rope_sin = put(k, BT_PKG_CONST_TABLE, bt_weights_rope_sin(k->packed), angles * sizeof(float));
+    h->window = hp->window;
+    h->global_every = hp->global_every;
+    h->window_rope_base = hp->window_rope_base;
+    put_rope(k, h);
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
     if (k->options->layout) h->layout = *k->options->layout;

@@ -307,8 +307,9 @@ static void layer(maker *m, uint32_t i)
     const bool of_all = m->arch->biases == BT_ARCH_ALL, by_mean = m->arch->norm == BT_ARCH_MEAN;
     const bool bias = s->qkv_bias || of_all || m->arch->biases == BT_ARCH_ALWAYS,
                is_gated = m->arch->ffn != BT_ARCH_GELU, norms = m->arch->qk_norm != BT_ARCH_NONE,
-               by_head = m->arch->qk_norm == BT_ARCH_HEADS, before = m->arch->norms == BT_ARCH_BEFORE,
-               apart = m->arch->matrices == BT_ARCH_APART, dense = !m->has_experts;
+               by_head = m->arch->qk_norm == BT_ARCH_HEADS, before = m->arch->norms != BT_ARCH_AFTER,
+               after = m->arch->norms != BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART,
+               dense = !m->has_experts;
     const struct {
         const char *suffix;
         uint32_t cols, rows;
@@ -328,7 +329,7 @@ static void layer(maker *m, uint32_t i)
         {"attn_k_norm.weight", by_head ? s->head_dim : kv, 0, 1.0f, norms},
         {"attn_output.weight", q, s->dim, 1.5f, true},
         {"attn_output.bias", s->dim, 0, 0.0f, of_all},
-        {"post_attention_norm.weight", s->dim, 0, 1.0f, !before},
+        {"post_attention_norm.weight", s->dim, 0, 1.0f, after},
         {"ffn_norm.weight", s->dim, 0, 1.0f, before},
         {"ffn_norm.bias", s->dim, 0, 0.0f, by_mean},
         {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart && dense && is_gated},
@@ -336,7 +337,7 @@ static void layer(maker *m, uint32_t i)
         {"ffn_up.bias", s->ffn, 0, 0.0f, of_all},
         {"ffn_down.weight", s->ffn, s->dim, 1.5f, dense},
         {"ffn_down.bias", s->dim, 0, 0.0f, of_all},
-        {"post_ffw_norm.weight", s->dim, 0, 1.0f, !before},
+        {"post_ffw_norm.weight", s->dim, 0, 1.0f, after},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
         char name[64];
@@ -453,6 +454,9 @@ static void hyper_parameters(const maker *m)
         snprintf(name, sizeof name, "%s.%s", arch, counts[i].suffix);
         if (!omitted(m, name)) tiny_gguf_u32(m->w, name, counts[i].v);
     }
+    snprintf(name, sizeof name, "%s.attention.sliding_window", arch);
+    const uint32_t window = s->window || m->arch->windows < 2 ? s->window : TINY_GGUF_WINDOW;
+    if (window && !omitted(m, name)) tiny_gguf_u32(m->w, name, window);
     snprintf(name, sizeof name, "%s.attention.layer_norm%s_epsilon", arch,
              m->arch->norm == BT_ARCH_MEAN ? "" : "_rms");
     if (!omitted(m, name)) tiny_gguf_f32(m->w, name, 1e-5f);
@@ -462,10 +466,10 @@ static void hyper_parameters(const maker *m)
         bool present;
     } numbers[] = {
         {"rope.freq_base", 10000.0f, true},
-        {"attention.scale", 0.2f, m->arch->has_multipliers},
-        {"embedding_scale", 0.75f, m->arch->has_multipliers},
-        {"residual_scale", 0.375f, m->arch->has_multipliers},
-        {"logit_scale", 3.0f, m->arch->has_multipliers},
+        {"attention.scale", 0.2f, m->arch->multipliers == BT_ARCH_KEYS},
+        {"embedding_scale", 0.75f, m->arch->multipliers == BT_ARCH_KEYS},
+        {"residual_scale", 0.375f, m->arch->multipliers == BT_ARCH_KEYS},
+        {"logit_scale", 3.0f, m->arch->multipliers == BT_ARCH_KEYS},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(name, sizeof name, "%s.%s", arch, numbers[i].suffix);

@@ -33,12 +33,15 @@ void tiny_gguf_skip(tiny_gguf *w, uint64_t bytes);
 uint8_t *tiny_gguf_finish(tiny_gguf *w, size_t *ret_len);
 
 /* ---- a whole model ---- */
+enum { TINY_GGUF_WINDOW = 24 };
 typedef struct tiny_gguf_spec {
     const char *arch; /* of model/arch.h, or mixtral; tensors as of llama where it is no such name */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
     uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30; a matrix whose rows are
                       no multiple of the block is F32 */
     bool tied, rope_freqs, qkv_bias; /* where the architecture may have biases; qwen2 always has them */
+    uint32_t window;                 /* of window layers, where the architecture may have them; 0: TINY_GGUF_WINDOW
+                                        where it always has, else no such key */
     bool no_tokenizer;
     bool add_bos;
     const char *chat_template; /* NULL: none; tiny_gguf_chatml fits the special tokens below */

@@ -210,15 +210,17 @@ static void add_tensor(maker *m, uint32_t layer, uint32_t weight, bool present)
 static void add_tensors(maker *m)
 {
     static const uint32_t order[BT_PKG_LAYER_TENSORS] = {
-        BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,      BT_WEIGHT_K,   BT_WEIGHT_V,
-        BT_WEIGHT_Q_NORM,    BT_WEIGHT_K_NORM, BT_WEIGHT_O,   BT_WEIGHT_FFN_NORM,
-        BT_WEIGHT_GATE,      BT_WEIGHT_UP,     BT_WEIGHT_DOWN};
+        BT_WEIGHT_ATTN_NORM,    BT_WEIGHT_Q,      BT_WEIGHT_K,    BT_WEIGHT_V,
+        BT_WEIGHT_Q_NORM,       BT_WEIGHT_K_NORM, BT_WEIGHT_O,    BT_WEIGHT_FFN_NORM,
+        BT_WEIGHT_GATE,         BT_WEIGHT_UP,     BT_WEIGHT_DOWN, BT_WEIGHT_ATTN_POST_NORM,
+        BT_WEIGHT_FFN_POST_NORM};
     for (uint32_t l = 0; l < m->h.layers; l++) {
         for (int i = 0; i < BT_PKG_LAYER_TENSORS; i++) {
-            const bool folded = order[i] == BT_WEIGHT_FFN_NORM && l == 0; /* one norm is folded away */
+            const bool is_post = order[i] == BT_WEIGHT_ATTN_POST_NORM || order[i] == BT_WEIGHT_FFN_POST_NORM,
+                       folded = order[i] == BT_WEIGHT_FFN_NORM && l == 0; /* one norm is folded away */
             m->draws = ((m->o.same_layers ? 0 : l) * BT_PKG_LAYER_TENSORS + (uint64_t)i + 1)
                        << 32; /* each tensor has its own numbers */
-            add_tensor(m, l, order[i], !folded);
+            add_tensor(m, l, order[i], !folded && !is_post);
         }
     }
     add_tensor(m, UINT32_MAX, BT_WEIGHT_OUT_NORM, true);

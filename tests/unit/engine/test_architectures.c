@@ -19,7 +19,8 @@
 #include <string.h>
 #include <cmocka.h>
 
-enum { CTX = 256, N = 150, PAGE = 16 };
+/* CASES: every architecture; then those whose files may have a window on all layers. */
+enum { CTX = 256, N = 150, PAGE = 16, CASES = TINY_GGUF_ARCHS + 2, WINDOW = 37 };
 
 typedef struct world {
     engine_kit kit;
@@ -59,11 +60,14 @@ static void end(world *w)
     engine_kit_done(&w->kit);
 }
 
-static tiny_gguf_spec spec_of(int arch)
+static tiny_gguf_spec spec_of(int i)
 {
+    static const bt_arch windowed[CASES - TINY_GGUF_ARCHS] = {BT_ARCH_LLAMA, BT_ARCH_PHI3};
     tiny_gguf_spec s = tiny_gguf_default();
-    s.arch = tiny_gguf_arch(arch);
-    s.layers = 5; /* one of smollm3's is not rotated */
+    const bool is_window = i >= TINY_GGUF_ARCHS;
+    s.arch = is_window ? bt_arch_of(windowed[i - TINY_GGUF_ARCHS])->name : tiny_gguf_arch(i);
+    s.window = is_window || (i < BT_ARCHS && bt_arch_of((bt_arch)i)->windows > 1) ? WINDOW : 0;
+    s.layers = 6; /* one of smollm3's is not rotated, one of gemma3's sees all */
     s.ctx = CTX;
     return s;
 }
@@ -83,7 +87,7 @@ static void host_agrees_with_the_reference_and_nothing_changes_a_bit(void **stat
 {
     (void)state;
     static const char *const policies[] = {"chunk:256", "chunk:16", "pow2"};
-    for (int a = 0; a < TINY_GGUF_ARCHS; a++) {
+    for (int a = 0; a < CASES; a++) {
         const tiny_gguf_spec s = spec_of(a);
         world w = begin(&s);
         uint64_t first = 0, hash;
@@ -115,7 +119,7 @@ static void decoding_is_near_the_reference_and_drafts_change_no_bit(void **state
         float f16_kv, int8_kv;
     } forms[] = {{"f16", 1, 0.005f, 0.05f}, {"int8", 8, 0.005f, 0.05f}, {"fp4", 3, 0.005f, 0.05f}};
     enum { DRAFTS = 10 };
-    for (int i = 0; i < TINY_GGUF_ARCHS * 6; i++) {
+    for (int i = 0; i < CASES * 6; i++) {
         tiny_gguf_spec s = spec_of(i / 6);
         const size_t form = (size_t)i % 3;
         const uint32_t elem = i / 3 % 2 ? 1 : 2;
@@ -166,8 +170,8 @@ static void packages_are_near_the_reference_and_nothing_changes_a_bit(void **sta
                 {"w8a8", BT_PKG_OPS_LINEAR, 1, 0.25f},
                 {"w8a16:no-rotate", BT_PKG_OPS_ALL, 2, 0.06f},
                 {"w8a8:smooth=0.5", BT_PKG_OPS_ALL, 1, 0.25f}};
-    for (int a = 0; a < BT_ARCHS; a++)
-        for (size_t r = 0; r < sizeof rows / sizeof *rows && !tiny_gguf_has_experts(tiny_gguf_arch(a)); r++) {
+    for (int a = 0; a < CASES; a++)
+        for (size_t r = 0; r < sizeof rows / sizeof *rows && !tiny_gguf_has_experts(spec_of(a).arch); r++) {
             const tiny_gguf_spec s = spec_of(a);
             world w = begin(&s);
             uint64_t hash[2];
@@ -194,7 +198,7 @@ static void sparse_attention_is_the_same_however_prompts_are_cut(void **state)
     (void)state;
     for (int a = 0; a < BT_ARCHS; a++) {
         const tiny_gguf_spec s = spec_of(a);
-        if (tiny_gguf_has_experts(s.arch)) continue;
+        if (tiny_gguf_has_experts(s.arch) || s.window) continue; /* for windows the next test */
         world w = begin(&s);
         uint64_t hash[2];
         for (int i = 0; i < 2; i++) {
@@ -213,6 +217,21 @@ static void two_experts(tiny_gguf *w, void *ud)
 {
     (void)ud;
     tiny_gguf_u32(w, "qwen3moe.expert_used_count", 2);
+}
+
+static void sparse_attention_is_refused_where_layers_have_a_window(void **state)
+{
+    (void)state;
+    const tiny_gguf_spec s = spec_of(BT_ARCH_GEMMA3);
+    engine_kit kit = engine_kit_of(&s);
+    bt_compile_options o = {.ctx_tokens = CTX, .shape_policy = "chunk:16"};
+    bt_pkg *pkg = NULL;
+    bt_fault f = {""};
+    assert_int_equal(bt_recipe_parse(&o.recipe, "w8a8", &f), BT_OK);
+    assert_int_equal(bt_attention_parse(&o.attention, "sparse:0.5", &f), BT_OK);
+    assert_int_equal(bt_compile_sketch(&pkg, kit.model, &o, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "window of 37"));
+    engine_kit_done(&kit);
 }
 
 static void add_key(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.9f); }
@@ -287,6 +306,48 @@ static void a_layer_without_positions_is_seen_in_the_answer(void **state)
     end(&w);
 }
 
+/* The last token of a model with one layer does not know the tokens before its window. */
+static void rows_outside_a_window_are_not_seen(void **state)
+{
+    (void)state;
+    for (int a = 0; a < CASES; a++) {
+        tiny_gguf_spec s = spec_of(a);
+        s.layers = 1;
+        if (!s.window) continue;
+        world w = begin(&s);
+        for (size_t i = 0; i < N - WINDOW; i++) w.ids[i] = (w.ids[i] + 1) % 300;
+        for (int i = 0; i < 2; i++) {
+            run(w.logits, &w, &(bt_prefill_config){.engine = "reference", .threads = 1, .ctx_tokens = CTX},
+                NULL);
+            assert_int_equal(memcmp(w.logits, w.oracle, w.vocab * sizeof *w.logits) == 0, i == 0);
+            w.ids[N - WINDOW] = (w.ids[N - WINDOW] + 1) % 300;
+        }
+        end(&w);
+    }
+}
+
+/* The id of a model covers its window. */
+static void a_window_is_part_of_the_id(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = spec_of(TINY_GGUF_ARCHS);
+    engine_kit one = engine_kit_of(&s);
+    assert_int_equal(one.model->hp.window, WINDOW);
+    s.window = WINDOW + 1;
+    engine_kit other = engine_kit_of(&s);
+    s.window = CTX; /* what all rows see anyway */
+    engine_kit all = engine_kit_of(&s);
+    s.window = 0;
+    engine_kit none = engine_kit_of(&s);
+    assert_memory_not_equal(one.model->id, other.model->id, sizeof one.model->id);
+    assert_memory_not_equal(one.model->id, none.model->id, sizeof one.model->id);
+    assert_memory_equal(all.model->id, none.model->id, sizeof all.model->id);
+    engine_kit_done(&none);
+    engine_kit_done(&all);
+    engine_kit_done(&other);
+    engine_kit_done(&one);
+}
+
 static bool lists(const bt_pkg *pkg, const char *op, const char *why)
 {
     const bt_pkg_fallback *f = bt_pkg_fallbacks(pkg);
@@ -301,15 +362,16 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
     (void)state;
     for (int a = 0; a < BT_ARCHS; a++) {
         const tiny_gguf_spec s = spec_of(a);
-        const bool is_after = bt_arch_of((bt_arch)a)->norms == BT_ARCH_AFTER,
-                   by_mean = bt_arch_of((bt_arch)a)->norm == BT_ARCH_MEAN;
+        const bt_arch_info *arch = bt_arch_of((bt_arch)a);
+        const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
+                   by_row = arch->qk_norm == BT_ARCH_ROWS;
         if (tiny_gguf_has_experts(s.arch)) continue;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
-        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, is_after ? 3 : by_mean ? 2 : 0);
+        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, 2 * is_after + 2 * by_mean + by_row);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
         assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
-        assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), is_after);
+        assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), by_row);
         assert_int_equal(lists(pkg, "layernorm", "no form in integers"), by_mean);
         assert_int_equal(lists(pkg, "gelu", "no form in integers"), by_mean);
         assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after && !by_mean);
@@ -400,8 +462,11 @@ int main(void)
         cmocka_unit_test(decoding_is_near_the_reference_and_drafts_change_no_bit),
         cmocka_unit_test(packages_are_near_the_reference_and_nothing_changes_a_bit),
         cmocka_unit_test(sparse_attention_is_the_same_however_prompts_are_cut),
+        cmocka_unit_test(sparse_attention_is_refused_where_layers_have_a_window),
         cmocka_unit_test(each_multiplier_decides_something),
         cmocka_unit_test(a_layer_without_positions_is_seen_in_the_answer),
+        cmocka_unit_test(rows_outside_a_window_are_not_seen),
+        cmocka_unit_test(a_window_is_part_of_the_id),
         cmocka_unit_test(how_many_experts_a_row_has_decides_something),
         cmocka_unit_test(steps_read_only_the_experts_that_their_rows_chose),
         cmocka_unit_test(packages_of_experts_are_refused_with_another_engine),

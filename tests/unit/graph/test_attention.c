@@ -27,6 +27,7 @@ enum {
     SEED = 5
 };
 static const float scale = 0.4f; /* sharper than 1 / sqrt(D): errors of scores count */
+static bt_attn_rule rule = {.scale = 0.4f};
 
 static uint64_t seed, draws; /* seed: of the test that runs */
 static float unit(void) { return (float)bt_rng_uniform(seed, draws++) * 2 - 1; }
@@ -114,7 +115,7 @@ static void plain(const call *c, float *out)
     for (size_t i = 0; i < c->n; i++)
         for (size_t r = 0; r < c->rows[i]; r++, at += WIDTH)
             ref->attn(out + at, WIDTH, c->q + at, WIDTH, &c->s[i].kv, LAYER, 1,
-                      c->s[i].tokens - c->rows[i] + r, HEADS, 0, HEADS, scale, scratch);
+                      c->s[i].tokens - c->rows[i] + r, HEADS, 0, HEADS, &rule, scratch);
     free(scratch);
 }
 
@@ -140,7 +141,7 @@ static void run_rows(const bt_companion *c, const call *what, float *out)
         for (size_t r = 0; r < what->rows[i]; r++)
             seq[at++] = (bt_companion_seq){&what->s[i].kv, what->s[i].tokens - what->rows[i] + r, 1};
     const bt_companion_rows rows = {.seq = seq, .batch = what->rows_sum, .rows = 1};
-    bt_companion_attention(c, &rows, out, what->q, LAYER, HEADS, KV_HEADS, D, scale);
+    bt_companion_attention(c, &rows, out, what->q, LAYER, HEADS, KV_HEADS, D, &rule);
     free(seq);
 }
 
@@ -158,7 +159,7 @@ static void run_chunks(const bt_companion *c, const call *what, float *out)
         memcpy(q + i * most * WIDTH, what->q + at * WIDTH, what->rows[i] * WIDTH * sizeof *q);
     }
     const bt_companion_rows rows = {.seq = seq, .batch = what->n, .rows = most};
-    bt_companion_attention(c, &rows, padded, q, LAYER, HEADS, KV_HEADS, D, scale);
+    bt_companion_attention(c, &rows, padded, q, LAYER, HEADS, KV_HEADS, D, &rule);
     at = 0;
     for (size_t i = 0; i < what->n; at += what->rows[i++]) {
         const float *from = padded + i * most * WIDTH;

@@ -60,7 +60,8 @@ static uint64_t attention(uint64_t h, const bt_kernels *k, const inputs *in, uin
     float *out = floats_new((size_t)T * HEADS * D);
     void *scratch = bytes_new(bt_attn_scratch_bytes(D), 64);
     k->kv_store(&kv, 0, 0, TOKENS, in->k, in->v, KV_HEADS * D);
-    k->attn(out, HEADS * D, in->q, HEADS * D, &kv, 0, T, TOKENS - T, HEADS, 0, HEADS, 0.2f, scratch);
+    k->attn(out, HEADS * D, in->q, HEADS * D, &kv, 0, T, TOKENS - T, HEADS, 0, HEADS,
+            &(bt_attn_rule){.scale = 0.2f}, scratch);
     for (size_t i = 0; i < PAGES; i++) h = hash_on(h, page[i], kv.layer_bytes), free(page[i]);
     h = hash_on(h, out, (size_t)T * HEADS * D * sizeof *out);
     free(out), free(scratch);
@@ -80,6 +81,7 @@ static uint64_t digest(const bt_kernels *k, const inputs *in)
     k->silu_mul(rows, rows, in->x, (size_t)T * K);
     h = hash_on(h, rows, (size_t)T * K * sizeof *rows);
     k->layernorm(rows, K / 2, in->x, K, in->gain, 1e-5f, T, K / 2);
+    k->gelu_mul(rows, rows, in->x, (size_t)T * K);
     k->gelu(rows, rows, (size_t)T * (K / 2));
     k->soft_cap(rows, 0.5f, (size_t)T * (K / 2));
     h = hash_on(h, rows, (size_t)T * (K / 2) * sizeof *rows);

@@ -156,6 +156,7 @@ typedef struct problem {
     bt_kv_view view;
     uint8_t *page[PAGES];
     size_t d, t, pos0, heads;
+    bt_attn_rule rule;
     float *q, *want, *got;
     void *scratch;
 } problem;
@@ -163,7 +164,8 @@ typedef struct problem {
 static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t elem_bytes)
 {
     const size_t g = 2, head = bt_kv_head_bytes(elem_bytes, d), plane = PAGE * g * head, tokens = pos0 + t;
-    *p = (problem){.d = d, .t = t, .pos0 = pos0, .heads = g * GROUP};
+    *p = (problem){.d = d, .t = t, .pos0 = pos0, .heads = g * GROUP,
+                   .rule = {0.25f, rnd_below(2) ? 1 + rnd_below(tokens) : 0}};
     for (size_t i = 0; i < PAGES; i++) memset(p->page[i] = bytes_new(2 * plane, 64), 0xff, 2 * plane);
     p->view = (bt_kv_view){
         .page = p->page,          .page_tokens = PAGE,      .tokens_capacity = (size_t)PAGE * PAGES,
@@ -197,7 +199,7 @@ static void plant(problem *p, int is_v, size_t token, size_t g, float x)
 static void attend_ref(problem *p)
 {
     ref_kernels()->attn(p->want, p->heads * p->d, p->q, p->heads * p->d, &p->view, 0, p->t, p->pos0, p->heads,
-                        0, p->heads, 0.25f, p->scratch);
+                        0, p->heads, &p->rule, p->scratch);
 }
 
 /* Whole, and in spans that are merged. */
@@ -207,13 +209,13 @@ static size_t attend_and_compare(problem *p, const bt_kernels *v)
                  floats = bt_attn_part_floats(p->d);
     float *part = floats_new(p->t * p->heads * spans * floats);
     attend_ref(p);
-    v->attn(p->got, ld, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, p->heads, 0.25f, p->scratch);
+    v->attn(p->got, ld, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, p->heads, &p->rule, p->scratch);
     const size_t nans = same(p->got, p->want, p->t * ld, "attention");
-    v->attn_span(part, spans, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, 2, 0, spans, 0.25f,
+    v->attn_span(part, spans, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, 2, 0, spans, &p->rule,
                  p->scratch);
     for (size_t g = 0; g < 2; g++)
         v->attn_merge(p->got + g * GROUP * p->d, ld, part + g * p->t * GROUP * spans * floats, spans, p->t,
-                      p->pos0, GROUP, p->d);
+                      p->pos0, GROUP, p->d, &p->rule);
     (void)same(p->got, p->want, p->t * ld, "attention in spans");
     free(part);
     return nans;
@@ -284,6 +286,7 @@ static void a_row_is_nan_as_a_whole_from_the_position_of_such_a_key_on(void **st
         problem p;
         problem_new(&p, 20, 30, 40 * (round % 8), 2 + 2 * (uint32_t)(round / 8 % 2));
         const size_t at = p.pos0 + rnd_below(30), g = rnd() % 2;
+        p.rule.window = 0;
         for (size_t i = 0; i < p.t * p.heads * p.d; i++)
             p.q[i] += p.q[i] == 0 ? 1 : 0; /* inf * 0 would be NaN too */
         for (size_t i = 0; i < p.d; i++) {

@@ -167,7 +167,7 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
     (void)state;
     static const more cases[] = {
         {"qwen2.expert_count", 8, 0, NULL, {0}},
-        {"llama.attention.sliding_window", 128, 0, NULL, {0}},
+        {"llama.attention.sliding_window_pattern", 2, 0, NULL, {0}},
         {"llama.rope.scaling.type", 0, 0, "ntk", {0}},
         {"llama.attn_logit_softcapping", 0, 50.0f, NULL, {0}},
         {"llama.attention.scale", 0, 0.1f, NULL, {0}},
@@ -218,7 +218,29 @@ static void tensors_of_another_architecture_are_refused_by_name(void **state)
          {"blk.0.attn_k_norm.weight", 0, 0, NULL, {16, 0}},
          BT_EFORMAT,
          "'blk.0.attn_k_norm.weight' has the shape 16"},
-        {"olmo2", NULL, {"olmo2.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "sliding windows"},
+        {"olmo2",
+         NULL,
+         {"olmo2.attention.sliding_window", 64, 0, NULL, {0}},
+         BT_EVERSION,
+         "windows of olmo2"},
+        {"gemma3",
+         "gemma3.attention.sliding_window",
+         {"x", 1, 0, NULL, {0}},
+         BT_EFORMAT,
+         "sliding_window is 0"},
+        {"gemma3",
+         NULL,
+         {"gemma3.attention.sliding_window_pattern", 4, 0, NULL, {0}},
+         BT_EVERSION,
+         "gemma3 with 6"},
+        {"gemma3", NULL, {"gemma3.rope.freq_base_swa", 0, 1e13f, NULL, {0}}, BT_EFORMAT, "freq_base_swa"},
+        {"gemma3",
+         NULL,
+         {"gemma3.final_logit_softcapping", 0, 30, NULL, {0}},
+         BT_EVERSION,
+         "final_logit_soft"},
+        {"gemma3", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+        {"qwen3", NULL, {"blk.0.post_ffw_norm.weight", 0, 0, NULL, {64, 0}}, BT_EVERSION, "post_ffw_norm"},
         {"phi3", "blk.1.attn_qkv.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_qkv.weight'"},
         {"phi3",
          "blk.1.ffn_up.weight",
@@ -226,7 +248,11 @@ static void tensors_of_another_architecture_are_refused_by_name(void **state)
          BT_EFORMAT,
          "'blk.1.ffn_up.weight' has the shape 64 x 96; 64 x 192 is needed"},
         {"phi3", NULL, {"blk.0.attn_q.weight", 0, 0, NULL, {64, 64}}, BT_EVERSION, "'blk.0.attn_q.weight'"},
-        {"phi3", NULL, {"phi3.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "sliding windows"},
+        {"qwen3",
+         NULL,
+         {"qwen3.attention.sliding_window", 64, 0, NULL, {0}},
+         BT_EVERSION,
+         "windows of qwen3"},
         {"phi3",
          NULL,
          {"rope_factors_long.weight", 0, 0, NULL, {8, 0}},
@@ -255,7 +281,7 @@ static void tensors_of_another_architecture_are_refused_by_name(void **state)
          NULL,
          {"starcoder2.attention.sliding_window", 64, 0, NULL, {0}},
          BT_EVERSION,
-         "sliding windows"},
+         "windows of starcoder2"},
         {"starcoder2",
          NULL,
          {"starcoder2.logit_scale", 0, 2, NULL, {0}},
@@ -343,6 +369,31 @@ static void experts_are_read_with_their_numbers(void **state)
         s.omit = names[i];
         refuse(&s, BT_EFORMAT, names[i]);
     }
+}
+
+/* Layers of gemma3 but every sixth have a window and a rotary base of their own, which are part of the id. */
+static void windows_and_their_rotary_base_are_those_of_the_pattern(void **state)
+{
+    (void)state;
+    more base = {"gemma3.rope.freq_base_swa", 0, 500, NULL, {0}};
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "gemma3";
+    s.layers = 7;
+    s.window = 9;
+    tiny_model one = accept(&s);
+    const bt_hparams *hp = &one.m->hp;
+    assert_true(hp->times.embed == 8 && hp->window_rope_base == 10000 && bt_hparams_rope_tables(hp) == 2);
+    for (uint32_t i = 0; i < 7; i++) {
+        assert_int_equal(bt_hparams_window(hp, i), i == 5 ? 0 : 9);
+        assert_int_equal(bt_hparams_rope_table(hp, i), i != 5);
+    }
+    s.extra = add_more;
+    s.ud = &base;
+    tiny_model other = accept(&s);
+    assert_true(other.m->hp.window_rope_base == 500);
+    assert_memory_not_equal(one.m->id, other.m->id, sizeof one.m->id);
+    tiny_model_close(&one);
+    tiny_model_close(&other);
 }
 
 /* An architecture with multipliers has them as numbers; each of them, and no other, may be missing. */
@@ -509,7 +560,7 @@ static void rope_tables_follow_base_factors_and_linear_scaling(void **state)
         float *c = malloc(CTX * HALF * sizeof *c), *n = malloc(CTX * HALF * sizeof *n), factor[HALF];
         assert_non_null(c);
         assert_non_null(n);
-        bt_model_rope_table(c, n, o.m, CTX);
+        bt_model_rope_table(c, n, o.m, 0, CTX);
         bt_model_row_f32(factor, o.m->rope_freqs, 0);
         for (int p = 0; p < CTX; p++)
             for (int i = 0; i < HALF; i++) {
@@ -693,6 +744,7 @@ int main(void)
         cmocka_unit_test(keys_with_a_default_may_be_missing),
         cmocka_unit_test(what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name),
         cmocka_unit_test(tensors_of_another_architecture_are_refused_by_name),
+        cmocka_unit_test(windows_and_their_rotary_base_are_those_of_the_pattern),
         cmocka_unit_test(multipliers_are_numbers_above_zero),
         cmocka_unit_test(the_last_norm_has_the_multiplier_of_the_logits),
         cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),

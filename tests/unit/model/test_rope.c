@@ -169,7 +169,7 @@ static void tables_of_every_kind_are_the_sums_written_out(void **state)
         static float c[CTX * PAIRS], n[CTX * PAIRS], c2[CTX * PAIRS], n2[CTX * PAIRS];
         tiny_model o = open_scaled(&rows[k].s);
         if (o.e < 0) fail_msg("%zu: %s", k, o.fault.text);
-        bt_model_rope_table(c, n, o.m, CTX);
+        bt_model_rope_table(c, n, o.m, 0, CTX);
         for (size_t p = 0; p < CTX; p++)
             for (size_t i = 0; i < PAIRS; i++) {
                 const double angle = (double)p * expected(&rows[k].s, &o, i);
@@ -177,7 +177,7 @@ static void tables_of_every_kind_are_the_sums_written_out(void **state)
                 assert_true(fabs((double)n[p * PAIRS + i] - rows[k].magnitude * sin(angle)) < 2e-7);
             }
         /* whatever the context of the table, a position has its row */
-        bt_model_rope_table(c2, n2, o.m, ORIGINAL / 2);
+        bt_model_rope_table(c2, n2, o.m, 0, ORIGINAL / 2);
         assert_memory_equal(c, c2, ORIGINAL / 2 * PAIRS * sizeof *c);
         assert_memory_equal(n, n2, ORIGINAL / 2 * PAIRS * sizeof *n);
         tiny_model_close(&o);

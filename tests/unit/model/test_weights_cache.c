@@ -128,7 +128,7 @@ static void check_equal(const bt_weights *a, const bt_weights *b)
         if (x->bias) assert_memory_equal(x->bias, y->bias, x->n * sizeof(float));
     }
     assert_int_equal(bt_weights_step_bytes(a), bt_weights_step_bytes(b));
-    assert_memory_equal(bt_weights_rope_cos(a), bt_weights_rope_cos(b),
+    assert_memory_equal(bt_weights_rope_cos(a, 0), bt_weights_rope_cos(b, 0),
                         9 * m->hp.rope_dims / 2 * sizeof(float));
 }
 

@@ -89,10 +89,10 @@ static void rotary_rows_are_the_models_table(void **state)
     bt_weights *p;
     float *cos = malloc(77 * half * sizeof *cos), *sin = malloc(77 * half * sizeof *sin);
     assert_true(cos && sin);
-    bt_model_rope_table(cos, sin, kit.model, 77);
+    bt_model_rope_table(cos, sin, kit.model, 0, 77);
     assert_int_equal(bt_weights_open(&p, kit.model, &o, NULL, NULL), BT_OK);
-    assert_memory_equal(bt_weights_rope_cos(p), cos, 77 * half * sizeof *cos);
-    assert_memory_equal(bt_weights_rope_sin(p) + 76 * half, sin + 76 * half, half * sizeof *sin);
+    assert_memory_equal(bt_weights_rope_cos(p, 0), cos, 77 * half * sizeof *cos);
+    assert_memory_equal(bt_weights_rope_sin(p, 0) + 76 * half, sin + 76 * half, half * sizeof *sin);
     free(cos);
     free(sin);
     bt_weights_free(p);

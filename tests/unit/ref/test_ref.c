@@ -65,10 +65,20 @@ static void short_factors(tiny_gguf *w, void *ud)
     add_factors(w, 512);
 }
 
+/* The global layers' base is the file's 10,000, with linear scaling. */
+static void two_bases(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_f32(w, "gemma3.rope.freq_base_swa", 500.0f);
+    tiny_gguf_str(w, "gemma3.rope.scaling.type", "linear");
+    tiny_gguf_f32(w, "gemma3.rope.scaling.factor", 4.0f);
+}
+
 static tiny_gguf_spec spec_of(const char *name)
 {
     tiny_gguf_spec s = tiny_gguf_default();
     s.no_tokenizer = true;
+    if (strstr(name, "-window")) s.window = 5; /* shorter than every prompt */
     if (strcmp(name, "llama-scaled") == 0) {
         s.tied = s.rope_freqs = true;
         s.kv_heads = 1;
@@ -93,7 +103,17 @@ static tiny_gguf_spec spec_of(const char *name)
     } else if (strncmp(name, "phi3", 4) == 0) {
         s.arch = "phi3";
         s.tied = true;
-        s.extra = strcmp(name, "phi3-long") == 0 ? long_factors : strcmp(name, "phi3") ? short_factors : NULL;
+        s.extra = strcmp(name, "phi3-long") == 0    ? long_factors
+                  : strcmp(name, "phi3-short") == 0 ? short_factors
+                                                    : NULL;
+    } else if (strcmp(name, "gemma3") == 0) {
+        s.arch = "gemma3";
+        s.layers = 7; /* the sixth sees all */
+        s.window = 5;
+        s.head_dim = 32;
+        s.kv_heads = 1;
+        s.tied = true;
+        s.extra = two_bases;
     } else if (strncmp(name, "qwen3", 5) == 0) {
         s.arch = "qwen3";
         s.head_dim = 32; /* heads * head_dim is not dim */
@@ -356,8 +376,9 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 static int write_models(const char *dir)
 {
     static const char *const names[] = {
-        "llama",      "llama-scaled", "llama-q4", "qwen2",   "qwen3",    "qwen3-partial", "olmo2",     "phi3",
-        "phi3-short", "phi3-long",    "granite",  "smollm3", "qwen3moe", "mixtral",       "starcoder2"};
+        "llama",    "llama-scaled", "llama-q4",   "qwen2",     "qwen3",        "qwen3-partial",
+        "olmo2",    "phi3",         "phi3-short", "phi3-long", "granite",      "smollm3",
+        "qwen3moe", "mixtral",      "starcoder2", "gemma3",    "llama-window", "phi3-window"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

@@ -34,10 +34,14 @@ static void cache_free(cache *c)
     free(c->pages);
 }
 
+/* One problem of three has no window. */
+static size_t window_rnd(size_t tokens) { return rnd_below(3) ? 1 + rnd_below(tokens + tokens / 8 + 1) : 0; }
+
 typedef struct problem {
     cache c;
     size_t t, pos0, heads, d, ldq, ldo, out_count;
-    float *q, *k, *v, *want, scale; /* k, v [pos0 + t, G, D] as they were before rounding */
+    float *q, *k, *v, *want; /* k, v [pos0 + t, G, D] as they were before rounding */
+    bt_attn_rule rule;
 } problem;
 
 static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t d, size_t page_tokens,
@@ -51,15 +55,17 @@ static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t
                  .d = d,
                  .ldq = heads * d + pad,
                  .ldo = heads * d + pad,
-                 .scale = 1.0f / sqrtf((float)d)};
+                 .rule = {1.0f / sqrtf((float)d), window_rnd(tokens)}};
     p.q = floats_rnd((t - 1) * p.ldq + heads * d, 20);
     p.k = floats_rnd(tokens * g * d, 20);
     p.v = floats_rnd(tokens * g * d, 6e4f);
     bt_kernels_select("ref")->kv_store(&p.c.view, 1, 0, tokens, p.k, p.v, g * d);
+    for (size_t i = 0; i < bt_attn_begin(&p.rule, pos0) * 2; i++) /* rows that nothing sees are no numbers */
+        memset(bt_kv_view_row(&p.c.view, 1, i % 2, i / 2, 0), 0xff, p.c.view.token_bytes);
     p.out_count = (t - 1) * p.ldo + heads * d;
     p.want = floats_new(p.out_count);
     void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
-    ref_kernels()->attn(p.want, p.ldo, p.q, p.ldq, &p.c.view, 1, t, pos0, heads, 0, heads, p.scale, scratch);
+    ref_kernels()->attn(p.want, p.ldo, p.q, p.ldq, &p.c.view, 1, t, pos0, heads, 0, heads, &p.rule, scratch);
     free(scratch);
     return p;
 }
@@ -76,7 +82,7 @@ static void same_bits(const bt_kernels *kernels, size_t t, size_t pos0, size_t h
     problem p = problem_new(t, pos0, heads, g, d, page_tokens, elem_bytes);
     float *out = floats_new(p.out_count);
     void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
-    kernels->attn(out, p.ldo, p.q, p.ldq, &p.c.view, 1, t, pos0, heads, 0, heads, p.scale, scratch);
+    kernels->attn(out, p.ldo, p.q, p.ldq, &p.c.view, 1, t, pos0, heads, 0, heads, &p.rule, scratch);
     if (memcmp(out, p.want, p.out_count * sizeof *out))
         fail_msg("%s differs at T %zu pos %zu H %zu G %zu D %zu page %zu", kernels->isa, t, pos0, heads, g, d,
                  page_tokens);
@@ -130,7 +136,7 @@ static void gives_the_same_bits_however_heads_and_rows_are_split(void **state)
             for (size_t row = 0, rows; row < p.t; row += rows) {
                 rows = 1 + rnd_below(p.t - row);
                 v->attn(out + row * p.ldo, p.ldo, p.q + row * p.ldq, p.ldq, &p.c.view, 1, rows, p.pos0 + row,
-                        heads, h0, h1, p.scale, scratch);
+                        heads, h0, h1, &p.rule, scratch);
             }
         }
         assert_memory_equal(out, p.want, p.out_count * sizeof *out);
@@ -160,12 +166,12 @@ static void spans_apart_and_then_merged_have_the_same_bits(void **state)
                 for (size_t s0 = (spans - 1) / step * step + step; s0 > 0;) {
                     s0 -= step;
                     v->attn_span(part, spans, p.q, p.ldq, &p.c.view, 1, t, p.pos0, heads, first, first + some,
-                                 s0, s0 + step < spans ? s0 + step : spans, p.scale, scratch);
+                                 s0, s0 + step < spans ? s0 + step : spans, &p.rule, scratch);
                 }
             }
             for (size_t head = 0; head < g; head++)
                 v->attn_merge(out + head * group * d, p.ldo, part + head * t * group * spans * floats, spans,
-                              t, p.pos0, group, d);
+                              t, p.pos0, group, d, &p.rule);
             assert_memory_equal(out, p.want, p.out_count * sizeof *out);
             free(out), free(part), free(scratch);
             problem_free(&p);
@@ -176,14 +182,17 @@ static void takes_scores_far_below_the_range_of_exp(void **state)
 {
     const bt_kernels *v = variant_of(state);
     problem p = problem_new(3, 700, 3, 1, 64, 64, 2);
+    p.rule = (bt_attn_rule){.scale = 50, .window = 703};
+    for (size_t i = 0; i < 2 * 703; i++) /* also what a window has left out */
+        memset(bt_kv_view_row(&p.c.view, 1, i % 2, i / 2, 0), 0x33, p.c.view.token_bytes);
     float *out = floats_new(p.out_count);
     void *scratch = bytes_new(bt_attn_scratch_bytes(64), 64);
     for (int high = 0; high < 2; high++) { /* one position takes all: the first, then the last */
         const size_t winner = high ? 700 : 0;
         uint16_t *k = (void *)bt_kv_view_row(&p.c.view, 1, 0, winner, 0);
         for (size_t i = 0; i < 64; i++) k[i] = bt_f32_to_f16_1(p.q[i] > 0 ? 6e4f : -6e4f);
-        ref_kernels()->attn(p.want, p.ldo, p.q, p.ldq, &p.c.view, 1, 3, 700, 3, 0, 3, 50.0f, scratch);
-        v->attn(out, p.ldo, p.q, p.ldq, &p.c.view, 1, 3, 700, 3, 0, 3, 50.0f, scratch);
+        ref_kernels()->attn(p.want, p.ldo, p.q, p.ldq, &p.c.view, 1, 3, 700, 3, 0, 3, &p.rule, scratch);
+        v->attn(out, p.ldo, p.q, p.ldq, &p.c.view, 1, 3, 700, 3, 0, 3, &p.rule, scratch);
         assert_memory_equal(out, p.want, p.out_count * sizeof *out);
     }
     for (size_t i = 0; i < p.out_count; i++) assert_true(p.want[i] == p.want[i]);
@@ -200,14 +209,14 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
         problem p = problem_new(t, pos0, heads, g, d, 16, 2);
         for (size_t row = 0; row < t; row++)
             for (size_t h = 0; h < heads; h++) {
-                const size_t visible = pos0 + row + 1;
+                const size_t visible = pos0 + row + 1, window = p.rule.window;
                 double sum = 0, total[256] = {0}, size[256] = {0};
-                for (size_t j = 0; j < visible; j++) {
+                for (size_t j = window && window < visible ? visible - window : 0; j < visible; j++) {
                     double z = 0;
                     for (size_t i = 0; i < d; i++)
                         z += (double)p.q[row * p.ldq + h * d + i] *
                              bt_f16_to_f32_1(bt_f32_to_f16_1(p.k[(j * g + h / 3) * d + i]));
-                    const double e = exp(z * p.scale);
+                    const double e = exp(z * (double)p.rule.scale);
                     sum += e;
                     for (size_t i = 0; i < d; i++) {
                         const double v = bt_f16_to_f32_1(bt_f32_to_f16_1(p.v[(j * g + h / 3) * d + i]));

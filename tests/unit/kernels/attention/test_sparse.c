@@ -384,7 +384,8 @@ static void all_positions_have_the_bits_of_attention(void **state)
                 assert_int_equal(count, lengths[n]);
                 float *out = floats_new(dims[i]), *want = floats_new(dims[i]);
                 void *scratch = bytes_new(bt_attn_scratch_bytes(dims[i]), 64);
-                v->attn(want, p.d, p.q, p.d, &p.kv, LAYER, 1, lengths[n] - 1, 1, 0, 1, p.scale, scratch);
+                v->attn(want, p.d, p.q, p.d, &p.kv, LAYER, 1, lengths[n] - 1, 1, 0, 1,
+                        &(bt_attn_rule){.scale = p.scale}, scratch);
                 const bt_attn_list list = {at, count, 1, 1, NULL};
                 v->attn_some(out, p.d, p.q, p.d, &p.kv, LAYER, 0, &list, p.scale, scratch);
                 assert_memory_equal(out, want, p.d * sizeof *out);

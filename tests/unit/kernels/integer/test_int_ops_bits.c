@@ -99,6 +99,9 @@ static void activations_equal_ref(void **state)
             ref_kernels()->int_gelu16(want, g, n, gate, out);
             v->int_gelu16(y, g, n, gate, out);
             assert_memory_equal(y, want, n * 4);
+            ref_kernels()->int_gelu_mul16(want, g, u, n, gate, out);
+            v->int_gelu_mul16(y, g, u, n, gate, out);
+            assert_memory_equal(y, want, n * 4);
             free(g), free(u), free(want), free(y);
         }
 }
@@ -224,7 +227,8 @@ static void attention_over(const bt_kernels *v, attention a, int_cache c)
 {
     const size_t n = a.t * a.heads * a.d;
     int16_t *q = wholes16(n, BT_INT_MAX16), *want = bytes_new(n * 2, 2), *out = bytes_new(n * 2, 2);
-    const bt_int_attention_params p = {rnd_mul(24, 6), rnd_mul(29, 3), 13, 12};
+    const size_t window = rnd_below(3) ? 1 + rnd_below(a.pos0 + a.t) : 0;
+    const bt_int_attention_params p = {rnd_mul(24, 6), rnd_mul(29, 3), 13, 12, window};
     attend(ref_kernels(), &a, &c, want, q, 0, a.t, &p);
     attend(v, &a, &c, out, q, 0, a.t, &p);
     assert_memory_equal(out, want, n * 2);
@@ -256,7 +260,7 @@ static void attention_is_the_same_however_queries_are_sliced_and_rows_are_paged(
     const attention a = {40, 90, 6, 2, 32, 16};
     const size_t n = a.t * a.heads * a.d;
     int16_t *q = wholes16(n, 9000), *want = bytes_new(n * 2, 2), *out = bytes_new(n * 2, 2);
-    const bt_int_attention_params p = {mul_of(5e3), mul_of(1.5), 12, 13};
+    const bt_int_attention_params p = {mul_of(5e3), mul_of(1.5), 12, 13, 50};
     for (size_t page = 16; page <= 256; page *= 4)
         for (size_t slice = 40; slice >= 1; slice = slice * 2 / 3) {
             int_cache c = int_cache_new(a.g, a.d, page, a.pos0 + a.t, 5, 2.0f);

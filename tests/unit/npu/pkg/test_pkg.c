@@ -410,14 +410,15 @@ static void a_package_of_another_model_is_refused_by_the_field(void **state)
 static void indices_and_names_are_those_of_the_tables(void **state)
 {
     (void)state;
-    static const bt_weight order[] = {BT_WEIGHT_ATTN_NORM, BT_WEIGHT_Q,        BT_WEIGHT_K,
-                                      BT_WEIGHT_V,         BT_WEIGHT_Q_NORM,   BT_WEIGHT_K_NORM,
-                                      BT_WEIGHT_O,         BT_WEIGHT_FFN_NORM, BT_WEIGHT_GATE,
-                                      BT_WEIGHT_UP,        BT_WEIGHT_DOWN};
+    static const bt_weight order[] = {
+        BT_WEIGHT_ATTN_NORM,    BT_WEIGHT_Q,      BT_WEIGHT_K,    BT_WEIGHT_V,
+        BT_WEIGHT_Q_NORM,       BT_WEIGHT_K_NORM, BT_WEIGHT_O,    BT_WEIGHT_FFN_NORM,
+        BT_WEIGHT_GATE,         BT_WEIGHT_UP,     BT_WEIGHT_DOWN, BT_WEIGHT_ATTN_POST_NORM,
+        BT_WEIGHT_FFN_POST_NORM};
     for (uint32_t i = 0; i < BT_PKG_LAYER_TENSORS; i++)
-        assert_int_equal(bt_pkg_tensor_index(3, 2, order[i]), 22 + i);
-    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUT_NORM), 33);
-    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUTPUT), 34);
+        assert_int_equal(bt_pkg_tensor_index(3, 2, order[i]), 26 + i);
+    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUT_NORM), 39);
+    assert_int_equal(bt_pkg_tensor_index(3, UINT32_MAX, BT_WEIGHT_OUTPUT), 40);
     assert_int_equal(bt_pkg_tensor_index(3, 3, BT_WEIGHT_Q), BT_PKG_NONE);
     assert_int_equal(bt_pkg_tensor_index(3, 0, BT_WEIGHT_EMBED), BT_PKG_NONE);
     assert_int_equal(bt_pkg_site_index(3, 2, BT_SITE_DOWN), 11);

@@ -72,7 +72,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 /* X(words of the message, what is changed) */
 #define DAMAGES(X) \
     X("not a package file", v->h->magic[3] ^= 1) \
-    X("package version 1, this program reads version 2", v->h->version = 1) \
+    X("package version 1, this program reads version 3", v->h->version = 1) \
     X("header_bytes", v->h->header_bytes = 512) \
     X("cut short", v->h->file_bytes++) \
     X("table tensors: elements of 97 bytes", v->h->tensors.elem_bytes = 97) \
@@ -130,6 +130,9 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("rms_eps", v->h->rms_eps = -1) \
     X("attn_scale", v->h->attn_scale = NAN) \
     X("embed_scale", v->h->embed_scale = 0) \
+    X("window_rope_base", v->h->window_rope_base = 500) \
+    X("global_every", v->h->global_every = 6) \
+    X("window", v->h->window = BT_MODEL_MAX_CTX + 1) \
     X("add_scale", v->h->add_scale = -1) \
     X("rope_base", v->h->rope_base = 0) \
     X("rope_scale", v->h->rope_scale = INFINITY) \
@@ -170,10 +173,10 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("site 0 (qkv of layer 0): zero", SITE(0, QKV)->asymmetric = 1, SITE(0, QKV)->zero = -129) \
     X("site 1 (o of layer 0): a16_scale", SITE(0, O)->a16_scale = 1) \
     /* tensors */ \
-    X("tensor 1: layer 0 and weight 8", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
+    X("tensor 1: layer 0 and weight 10", TENSOR(0, Q)->weight = BT_WEIGHT_K) \
     X("tensor 0: layer 5", TENSOR(0, ATTN_NORM)->layer = 5) \
     X("tensor 1 (q of layer 0): has the shape 17 x 16, not 16 x 16", TENSOR(0, Q)->n = 17) \
-    X("tensor 12 (q of layer 1): has the shape 16 x 15, not 16 x 16", TENSOR(1, Q)->k = 15) \
+    X("tensor 14 (q of layer 1): has the shape 16 x 15, not 16 x 16", TENSOR(1, Q)->k = 15) \
     X("n 0 says that it is not there", TENSOR(0, Q)->n = 0) \
     X("(q of layer 0): a matrix that the model has is missing", ABSENT(TENSOR(0, Q))) \
     X("(attn_norm of layer 0): bits", TENSOR(0, ATTN_NORM)->bits = 16) \
@@ -222,7 +225,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("out lies in no place of the plan that is alive", v->plan[1].first_inst++) \
     X("(add): in0: no value of its kind was written there", v->plan[0].last_inst = 5) \
     /* instructions */ \
-    X("op 20", INST(QUANTISE, 0)->op = 20) \
+    X("op 30", INST(QUANTISE, 0)->op = 30) \
     X("op 0", INST(QUANTISE, 0)->op = 0) \
     X("op 74", INST(LINEAR, 0)->op = 74) \
     X("(linear): unit 0", INST(LINEAR, 0)->unit = 0) \
@@ -256,7 +259,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(kv_store): layer 1, and 0 is to come", INST(KV_STORE, 0)->layer = 1) \
     X("(linear): tensor 4294967295 is not there", INST(LINEAR, 0)->tensor = BT_PKG_NONE) \
     X("(rmsnorm): tensor 7 is not there", INST(RMSNORM, 1)->tensor = 7) \
-    X("(linear): tensor 12 is of layer 1", INST(LINEAR, 0)->tensor = 12) \
+    X("(linear): tensor 14 is of layer 1", INST(LINEAR, 0)->tensor = 14) \
     X("(linear): tensor 0 (attn_norm, 16 x 1, 32 bits) does not fit", INST(LINEAR, 0)->tensor = 0) \
     X("(linear): tensor 6 (o,", INST(LINEAR, 0)->tensor = 6) \
     X("(qk_norm): tensor 0 (attn_norm", INST(QK_NORM, 0)->tensor = 0) \
@@ -279,9 +282,9 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("(linear): arg 1, loop order 1", INST(LINEAR, 0)->arg = 1) \
     X("(linear): arg 0, loop order 0", v->h->layout.on_chip_bytes = 4096) \
     X("(linear): arg 256, a part of q", INST(LINEAR, 0)->arg = 256) \
-    X("(linear): tensor 23 (output, 20 x 16", INST(LINEAR, 14)->arg = 256, v->h->layout.output_parts = 2) \
+    X("(linear): tensor 27 (output, 20 x 16", INST(LINEAR, 14)->arg = 256, v->h->layout.output_parts = 2) \
     X("(linear): arg 256, and a piece beside it is missing", FIRST_PART(v, 256)) \
-    X("(linear): tensor 23 (output, 20 x 16", FIRST_PART(v, 768)) \
+    X("(linear): tensor 27 (output, 20 x 16", FIRST_PART(v, 768)) \
     X("(attention): arg 1, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 1, \
       v->h->layout.query_slice_rows = 2) \
     X("(attention): arg 2, and a piece beside it is missing", INST(ATTENTION, 0)->arg = 2, \

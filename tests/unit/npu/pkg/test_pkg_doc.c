@@ -90,6 +90,9 @@ static const field header[] = {F(S, magic),
                                F(S, recipe_text),
                                F(S, embed_scale),
                                F(S, add_scale),
+                               F(S, window),
+                               F(S, global_every),
+                               F(S, window_rope_base),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

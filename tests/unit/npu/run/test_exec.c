@@ -377,7 +377,9 @@ static void plain_norm(const plain *p, uint32_t layer, bt_weight w, float *y, co
 static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x, size_t heads)
 {
     const bt_pkg_header *h = p->h;
-    const float *cos = bt_pkg_const_at(p->pkg, h->rope_cos), *sin = bt_pkg_const_at(p->pkg, h->rope_sin);
+    const size_t table = bt_pkg_rope_at(h, layer);
+    const float *cos = (const float *)bt_pkg_const_at(p->pkg, h->rope_cos) + table,
+                *sin = (const float *)bt_pkg_const_at(p->pkg, h->rope_sin) + table;
     const size_t d = h->head_dim, half = h->rope_dims / 2;
     const size_t parts = h->arch == BT_ARCH_OLMO2 ? 1 : heads, width = heads * d / parts; /* of its norm */
     if (h->flags & BT_PKG_FLAG_QK_NORM)
@@ -395,10 +397,11 @@ static void plain_begin(const plain *p, uint32_t layer, bt_weight norm, float *n
     else plain_norm(p, layer, norm, n, x);
 }
 
-static void plain_add(const plain *p, uint32_t layer, bt_weight norm, float *x, float *n)
+static void plain_add(const plain *p, uint32_t layer, bt_weight norm, bt_weight post, float *x, float *n)
 {
     const bt_hparams *hp = &p->model->hp;
     if (hp->arch == BT_ARCH_OLMO2) plain_norm(p, layer, norm, n, n);
+    if (hp->arch == BT_ARCH_GEMMA3) plain_norm(p, layer, post, n, n);
     for (size_t i = 0; i < p->t * hp->dim; i++)
         x[i] = hp->times.add > 0 ? fmaf(hp->times.add, n[i], x[i]) : x[i] + n[i];
 }
@@ -419,20 +422,21 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
     plain_heads(p, l, BT_WEIGHT_Q_NORM, q, h->heads);
     plain_heads(p, l, BT_WEIGHT_K_NORM, k, h->kv_heads);
     bt_kernels_select("ref")->kv_store(kv, l, 0, t, k, v, kv_width);
-    p->k->attn(a, q_width, q, q_width, kv, l, t, 0, h->heads, 0, h->heads, bt_hparams_scores(&p->model->hp),
+    p->k->attn(a, q_width, q, q_width, kv, l, t, 0, h->heads, 0, h->heads,
+               &(bt_attn_rule){bt_hparams_scores(&p->model->hp), bt_hparams_window(&p->model->hp, l)},
                scratch);
     plain_linear(p->pkg, l, BT_WEIGHT_O, a, t, n);
-    plain_add(p, l, BT_WEIGHT_ATTN_NORM, x, n);
+    plain_add(p, l, BT_WEIGHT_ATTN_NORM, BT_WEIGHT_ATTN_POST_NORM, x, n);
     plain_begin(p, l, BT_WEIGHT_FFN_NORM, n, x);
     plain_linear(p->pkg, l, BT_WEIGHT_UP, n, t, up);
     if (h->arch == BT_ARCH_STARCODER2) {
         p->k->gelu(up, up, t * h->ffn);
     } else {
         plain_linear(p->pkg, l, BT_WEIGHT_GATE, n, t, gate);
-        p->k->silu_mul(up, gate, up, t * h->ffn);
+        (h->arch == BT_ARCH_GEMMA3 ? p->k->gelu_mul : p->k->silu_mul)(up, gate, up, t * h->ffn);
     }
     plain_linear(p->pkg, l, BT_WEIGHT_DOWN, up, t, n);
-    plain_add(p, l, BT_WEIGHT_FFN_NORM, x, n);
+    plain_add(p, l, BT_WEIGHT_FFN_NORM, BT_WEIGHT_FFN_POST_NORM, x, n);
     free(n);
     free(q);
     free(k);

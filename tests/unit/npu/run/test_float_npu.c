@@ -182,7 +182,7 @@ static void attend(const plain *p, float *x, float *n, uint32_t layer)
     rope(p, k, hp->kv_heads);
     p->ref->kv_store(&p->kv, layer, 0, N, k, v, kv_width);
     p->ref->attn(a, q_width, q, q_width, &p->kv, layer, N, 0, hp->heads, 0, hp->heads,
-                 1.0f / sqrtf((float)hp->head_dim), scratch);
+                 &(bt_attn_rule){.scale = 1.0f / sqrtf((float)hp->head_dim)}, scratch);
     all_rounded(a, N * q_width, p->form);
     linear(p, o, a, layer, BT_WEIGHT_O, N);
     p->ref->add(x, o, N * hp->dim);
@@ -218,7 +218,7 @@ static uint64_t forward(const world *w, bt_round16 form, float *logits)
                engine_kit_floats(angles),
                engine_kit_pages(w->kit.model, CTX, PAGE, 2)};
     float *x = engine_kit_floats(N * hp->dim), *n = engine_kit_floats(N * hp->dim);
-    bt_model_rope_table(p.cos, p.sin, p.m, CTX);
+    bt_model_rope_table(p.cos, p.sin, p.m, 0, CTX);
     all_rounded(p.cos, angles, form);
     all_rounded(p.sin, angles, form);
     for (size_t r = 0; r < N; r++) bt_model_row_f32(x + r * hp->dim, p.m->embed, (size_t)w->ids[r]);

@@ -283,9 +283,10 @@ static void wrong_silu(float *y, const float *g, const float *u, size_t count)
 }
 
 static void wrong_attn(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv_view *kv, size_t layer,
-                       size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, float scale, void *scratch)
+                       size_t t, size_t pos0, size_t heads, size_t h0, size_t h1, const bt_attn_rule *rule,
+                       void *scratch)
 {
-    bt_kernels_select("ref")->attn(out, ldo, q, ldq, kv, layer, t, pos0, heads, h0, h1, scale, scratch);
+    bt_kernels_select("ref")->attn(out, ldo, q, ldq, kv, layer, t, pos0, heads, h0, h1, rule, scratch);
     if (pos0 + t > 256) out[(t - 1) * ldo] += 1;
 }
 
