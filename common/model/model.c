@@ -772,16 +772,6 @@ float bt_hparams_scores(const bt_hparams *hp)
 float bt_hparams_embed(const bt_hparams *hp) { return hp->times.embed > 0 ? hp->times.embed : 1; }
 float bt_hparams_add(const bt_hparams *hp) { return hp->times.add > 0 ? hp->times.add : 1; }
 
-uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer)
-{
-    return hp->global_every && (layer + 1) % hp->global_every == 0 ? 0 : hp->window;
-}
-uint32_t bt_hparams_rope_tables(const bt_hparams *hp) { return hp->window_rope_base > 0 ? 2 : 1; }
-uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer)
-{
-    return hp->window_rope_base > 0 && bt_hparams_window(hp, layer) > 0;
-}
-
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {
     char path[4096];

@@ -431,21 +431,21 @@ static void attend_part(void *ud, size_t part, size_t parts)
         const float *values = bt_ref_kv_row(w->kv, job->layer, true, 0) + g * e_dim;
         for (size_t t = 0; t < job->rows; t++) {
             const size_t seen = w->pos0 + job->first + t + 1,
-                         begin = is_global(hp, job->layer) || seen <= hp->window ? 0 : seen - hp->window;
+                         from = is_global(hp, job->layer) || seen <= hp->window ? 0 : seen - hp->window;
             const float *q = w->q + t * q_width + h * e_dim;
             float *restrict out = w->att + t * q_width + h * e_dim;
             float max = -INFINITY;
             double sum = 0;
-            for (size_t p = begin; p < seen; p++) {
+            for (size_t p = from; p < seen; p++) {
                 score[p] = dot(q, keys + p * width, e_dim) * scale;
                 if (score[p] > max) max = score[p];
             }
-            for (size_t p = begin; p < seen; p++) {
+            for (size_t p = from; p < seen; p++) {
                 score[p] = expf(score[p] - max);
                 sum += (double)score[p];
             }
             memset(out, 0, e_dim * sizeof *out);
-            for (size_t p = begin; p < seen; p++) {
+            for (size_t p = from; p < seen; p++) {
                 const float *restrict v = values + p * width;
                 for (size_t d = 0; d < e_dim; d++) out[d] += score[p] * v[d];
             }

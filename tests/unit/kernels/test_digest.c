@@ -96,7 +96,7 @@ static uint64_t digest(const bt_kernels *k, const inputs *in)
 static void every_row_has_the_bits_of_every_compiler_and_machine(void **state)
 {
     (void)state;
-    const uint64_t want = 0xfed62587e6a2a414;
+    const uint64_t want = 0x37ea8dd5694a1505;
     size_t wrong = 0;
     inputs in = inputs_new();
     for (size_t i = 0; i < bt_kernels_table_len; i++) {

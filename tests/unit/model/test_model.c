@@ -196,108 +196,77 @@ static void what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name(vo
     refuse(&s, BT_EFORMAT, "layer 0 has 1 of the q, k and v biases");
 }
 
-/* Tensors that one architecture has and another lacks. */
+/* Tensors and keys that one architecture has and another lacks. */
+static const struct {
+    const char *arch, *omit;
+    more m;
+    bt_err e;
+    const char *words;
+} of_another[] = {
+    {"olmo2", NULL, {"blk.0.attn_norm.weight", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.attn_norm.weight'"},
+    {"olmo2", NULL, {"blk.0.attn_q.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.attn_q.bias'"},
+    {"olmo2", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+    {"olmo2",
+     "blk.0.attn_k_norm.weight",
+     {"blk.0.attn_k_norm.weight", 0, 0, NULL, {16, 0}},
+     BT_EFORMAT,
+     "'blk.0.attn_k_norm.weight' has the shape 16"},
+    {"olmo2", NULL, {"olmo2.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "windows of olmo2"},
+    {"gemma3", "gemma3.attention.sliding_window", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "sliding_window is 0"},
+    {"gemma3",
+     NULL,
+     {"gemma3.attention.sliding_window_pattern", 4, 0, NULL, {0}},
+     BT_EVERSION,
+     "gemma3 with 6"},
+    {"gemma3", NULL, {"gemma3.rope.freq_base_swa", 0, 1e13f, NULL, {0}}, BT_EFORMAT, "freq_base_swa"},
+    {"gemma3", NULL, {"gemma3.final_logit_softcapping", 0, 30, NULL, {0}}, BT_EVERSION, "final_logit_soft"},
+    {"gemma3", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+    {"qwen3", NULL, {"blk.0.post_ffw_norm.weight", 0, 0, NULL, {64, 0}}, BT_EVERSION, "post_ffw_norm"},
+    {"phi3", "blk.1.attn_qkv.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_qkv.weight'"},
+    {"phi3",
+     "blk.1.ffn_up.weight",
+     {"blk.1.ffn_up.weight", 0, 0, NULL, {64, 96}},
+     BT_EFORMAT,
+     "'blk.1.ffn_up.weight' has the shape 64 x 96; 64 x 192 is needed"},
+    {"phi3", NULL, {"blk.0.attn_q.weight", 0, 0, NULL, {64, 64}}, BT_EVERSION, "'blk.0.attn_q.weight'"},
+    {"qwen3", NULL, {"qwen3.attention.sliding_window", 64, 0, NULL, {0}}, BT_EVERSION, "windows of qwen3"},
+    {"phi3", NULL, {"rope_factors_long.weight", 0, 0, NULL, {8, 0}}, BT_EFORMAT, "original_context_length"},
+    {"smollm3", NULL, {"smollm3.residual_scale", 0, 2, NULL, {0}}, BT_EVERSION, "smollm3.residual_scale"},
+    {"granite", NULL, {"granite.expert_count", 8, 0, NULL, {0}}, BT_EVERSION, "granite.expert_count"},
+    {"starcoder2", "blk.1.attn_output.bias", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_output.bias'"},
+    {"starcoder2", "blk.0.ffn_norm.bias", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.0.ffn_norm.bias'"},
+    {"starcoder2", "output_norm.bias", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'output_norm.bias'"},
+    {"starcoder2",
+     NULL,
+     {"blk.0.ffn_gate.weight", 0, 0, NULL, {64, 96}},
+     BT_EVERSION,
+     "'blk.0.ffn_gate.weight' has no place in the starcoder2 graph"},
+    {"starcoder2",
+     "starcoder2.attention.layer_norm_epsilon",
+     {"starcoder2.attention.layer_norm_rms_epsilon", 0, 1e-5f, NULL, {0}},
+     BT_EFORMAT,
+     "starcoder2.attention.layer_norm_epsilon"},
+    {"starcoder2",
+     NULL,
+     {"starcoder2.attention.sliding_window", 64, 0, NULL, {0}},
+     BT_EVERSION,
+     "windows of starcoder2"},
+    {"starcoder2", NULL, {"starcoder2.logit_scale", 0, 2, NULL, {0}}, BT_EVERSION, "starcoder2.logit_scale"},
+    {"olmo2", NULL, {"blk.0.ffn_norm.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.ffn_norm.bias'"},
+    {"llama", NULL, {"llama.rope.scaling.finetuned", 0, 0, "x", {0}}, BT_EFORMAT, "finetuned"},
+};
+
 static void tensors_of_another_architecture_are_refused_by_name(void **state)
 {
     (void)state;
-    static const struct {
-        const char *arch, *omit;
-        more m;
-        bt_err e;
-        const char *words;
-    } cases[] = {
-        {"olmo2",
-         NULL,
-         {"blk.0.attn_norm.weight", 0, 0, NULL, {64, 0}},
-         BT_EVERSION,
-         "'blk.0.attn_norm.weight'"},
-        {"olmo2", NULL, {"blk.0.attn_q.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.attn_q.bias'"},
-        {"olmo2", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
-        {"olmo2",
-         "blk.0.attn_k_norm.weight",
-         {"blk.0.attn_k_norm.weight", 0, 0, NULL, {16, 0}},
-         BT_EFORMAT,
-         "'blk.0.attn_k_norm.weight' has the shape 16"},
-        {"olmo2",
-         NULL,
-         {"olmo2.attention.sliding_window", 64, 0, NULL, {0}},
-         BT_EVERSION,
-         "windows of olmo2"},
-        {"gemma3",
-         "gemma3.attention.sliding_window",
-         {"x", 1, 0, NULL, {0}},
-         BT_EFORMAT,
-         "sliding_window is 0"},
-        {"gemma3",
-         NULL,
-         {"gemma3.attention.sliding_window_pattern", 4, 0, NULL, {0}},
-         BT_EVERSION,
-         "gemma3 with 6"},
-        {"gemma3", NULL, {"gemma3.rope.freq_base_swa", 0, 1e13f, NULL, {0}}, BT_EFORMAT, "freq_base_swa"},
-        {"gemma3",
-         NULL,
-         {"gemma3.final_logit_softcapping", 0, 30, NULL, {0}},
-         BT_EVERSION,
-         "final_logit_soft"},
-        {"gemma3", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
-        {"qwen3", NULL, {"blk.0.post_ffw_norm.weight", 0, 0, NULL, {64, 0}}, BT_EVERSION, "post_ffw_norm"},
-        {"phi3", "blk.1.attn_qkv.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_qkv.weight'"},
-        {"phi3",
-         "blk.1.ffn_up.weight",
-         {"blk.1.ffn_up.weight", 0, 0, NULL, {64, 96}},
-         BT_EFORMAT,
-         "'blk.1.ffn_up.weight' has the shape 64 x 96; 64 x 192 is needed"},
-        {"phi3", NULL, {"blk.0.attn_q.weight", 0, 0, NULL, {64, 64}}, BT_EVERSION, "'blk.0.attn_q.weight'"},
-        {"qwen3",
-         NULL,
-         {"qwen3.attention.sliding_window", 64, 0, NULL, {0}},
-         BT_EVERSION,
-         "windows of qwen3"},
-        {"phi3",
-         NULL,
-         {"rope_factors_long.weight", 0, 0, NULL, {8, 0}},
-         BT_EFORMAT,
-         "original_context_length"},
-        {"smollm3", NULL, {"smollm3.residual_scale", 0, 2, NULL, {0}}, BT_EVERSION, "smollm3.residual_scale"},
-        {"granite", NULL, {"granite.expert_count", 8, 0, NULL, {0}}, BT_EVERSION, "granite.expert_count"},
-        {"starcoder2",
-         "blk.1.attn_output.bias",
-         {"x", 1, 0, NULL, {0}},
-         BT_EFORMAT,
-         "'blk.1.attn_output.bias'"},
-        {"starcoder2", "blk.0.ffn_norm.bias", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.0.ffn_norm.bias'"},
-        {"starcoder2", "output_norm.bias", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'output_norm.bias'"},
-        {"starcoder2",
-         NULL,
-         {"blk.0.ffn_gate.weight", 0, 0, NULL, {64, 96}},
-         BT_EVERSION,
-         "'blk.0.ffn_gate.weight' has no place in the starcoder2 graph"},
-        {"starcoder2",
-         "starcoder2.attention.layer_norm_epsilon",
-         {"starcoder2.attention.layer_norm_rms_epsilon", 0, 1e-5f, NULL, {0}},
-         BT_EFORMAT,
-         "starcoder2.attention.layer_norm_epsilon"},
-        {"starcoder2",
-         NULL,
-         {"starcoder2.attention.sliding_window", 64, 0, NULL, {0}},
-         BT_EVERSION,
-         "windows of starcoder2"},
-        {"starcoder2",
-         NULL,
-         {"starcoder2.logit_scale", 0, 2, NULL, {0}},
-         BT_EVERSION,
-         "starcoder2.logit_scale"},
-        {"olmo2", NULL, {"blk.0.ffn_norm.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.ffn_norm.bias'"},
-        {"llama", NULL, {"llama.rope.scaling.finetuned", 0, 0, "x", {0}}, BT_EFORMAT, "finetuned"},
-    };
-    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    for (size_t i = 0; i < sizeof of_another / sizeof *of_another; i++) {
         tiny_gguf_spec s = tiny_gguf_default();
-        more m = cases[i].m;
-        s.arch = cases[i].arch;
-        s.omit = cases[i].omit;
+        more m = of_another[i].m;
+        s.arch = of_another[i].arch;
+        s.omit = of_another[i].omit;
         s.extra = add_more;
         s.ud = &m;
-        refuse(&s, cases[i].e, cases[i].words);
+        refuse(&s, of_another[i].e, of_another[i].words);
     }
 }
 

@@ -27,11 +27,12 @@ static void multipliers_are_the_nearest_and_stay_in_range(void **state)
     assert_true(value_of(up) == 1 && up.m == 1 << 30);
 }
 
+enum { TENSORS = BT_PKG_LAYER_TENSORS + 2 }; /* of one layer, out_norm and output */
 typedef struct world {
     bt_hparams hp;
-    float out_max[13], attention_max[1];
+    float out_max[TENSORS], attention_max[1];
     bt_pkg_site site[5];
-    bt_pkg_tensor tensor[13];
+    bt_pkg_tensor tensor[TENSORS];
     bt_calib_stats stats;
     bt_units_in in;
 } world;
@@ -40,7 +41,7 @@ static void begin(world *w)
 {
     *w = (world){.hp = {.layers = 1, .dim = 64, .ffn = 96, .heads = 4, .kv_heads = 2, .head_dim = 16,
                         .rms_eps = 1e-5f}};
-    for (size_t i = 0; i < 13; i++) w->out_max[i] = (float)(i + 1), w->tensor[i].norm_q = BT_PKG_NONE;
+    for (size_t i = 0; i < TENSORS; i++) w->out_max[i] = (float)(i + 1), w->tensor[i].norm_q = BT_PKG_NONE;
     for (size_t i = 0; i < 5; i++) w->site[i].scale = 0.01f * (float)(i + 1);
     w->attention_max[0] = 2.5f;
     w->stats =
