@@ -491,8 +491,11 @@ bt_err gw_brain_new(gw_brain **ret, const gw_config *c, bt_fault *fault)
         gw_affinity_new(&b->router.affinity, GW_AFFINITY_LEAST_ENTRIES) < 0 ||
         gw_registry_init(&b->registry, c->nodes_max, c->model_id, c->suspect_us, c->gone_us, c->cut_us,
                          c->forget_us) < 0) {
+        const size_t bytes = b->requests_len * sizeof *b->requests + b->acts_cap * sizeof *b->acts +
+                             (size_t)GW_REGISTRY_HAD * c->nodes_max * sizeof *b->wanted;
         gw_brain_free(b);
-        return bt_fail(fault, BT_ENOMEM, "gateway: out of memory");
+        return bt_fail(fault, BT_ENOMEM, "gateway: out of memory: %u requests and %u nodes need %.1f MiB",
+                       c->queue_max + c->active_max, c->nodes_max, (double)bytes / 0x1p20);
     }
     *ret = b;
     return BT_OK;

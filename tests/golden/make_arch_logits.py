@@ -14,7 +14,7 @@ from gguf.quants import dequantize
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
 NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
-                         "llama-window", "gemma3"]
+                         "llama-window", "gemma3", "qwen3moe", "mixtral"]
 
 
 def field(r, key, default=None):
@@ -42,6 +42,7 @@ def open_model(path):
                   rms_norm_eps=get("attention.layer_norm_rms_epsilon"),
                   rope_theta=get("rope.freq_base"), tie_word_embeddings="output.weight" not in w, pad_token_id=None,
                   bos_token_id=None, eos_token_id=None, attn_implementation="eager")
+    experts = dict(num_experts_per_tok=get("expert_used_count"), experts_implementation="eager")
     if arch == "granite":
         config = transformers.GraniteConfig(**common, attention_multiplier=get("attention.scale"),
                                             embedding_multiplier=get("embedding_scale"),
@@ -63,6 +64,13 @@ def open_model(path):
                                                sliding_window=get("attention.sliding_window"),
                                                query_pre_attn_scalar=get("attention.key_length"))
         w = {k: v - 1 if "norm" in k else v for k, v in w.items()}
+    elif arch == "qwen3moe":
+        config = transformers.Qwen3MoeConfig(**common, **experts, num_experts=get("expert_count"), norm_topk_prob=True,
+                                             moe_intermediate_size=get("feed_forward_length"), decoder_sparse_step=1,
+                                             head_dim=get("attention.key_length"), mlp_only_layers=[])
+    elif arch == "llama" and get("expert_count"):
+        config = transformers.MixtralConfig(**common, **experts, num_local_experts=get("expert_count"),
+                                            head_dim=get("attention.key_length"), sliding_window=None)
     elif arch == "llama":
         config = transformers.MistralConfig(**common, sliding_window=get("attention.sliding_window"))
     elif arch == "phi3":
@@ -81,17 +89,21 @@ def open_model(path):
              "ffn_norm": "pre_feedforward_layernorm" if arch == "gemma3" else "post_attention_layernorm",
              "post_attention_norm": "post_attention_layernorm",
              "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
-             "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj"}
+             "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj", "ffn_gate_inp": "mlp.gate"}
     if arch == "starcoder2":
         parts.update(ffn_up="mlp.c_fc", ffn_down="mlp.c_proj")
     state = {}
     for name, value in w.items():
         p = name.split(".")
-        if name.startswith("rope_factors"):
+        if name.startswith("rope_factors") or "_exps" in name:
             continue
         if arch in ("granite", "smollm3", "llama") and p[-2] in ("attn_q", "attn_k"):
             value = unpermute(value, heads if p[-2] == "attn_q" else groups)
         state[names.get(name) or f"model.layers.{p[1]}.{parts[p[2]]}.{p[3]}"] = torch.from_numpy(value.copy())
+    for i in range(get("block_count") if get("expert_count") else 0):
+        gate, up, down = (w[f"blk.{i}.ffn_{m}_exps.weight"] for m in ("gate", "up", "down"))
+        state[f"model.layers.{i}.mlp.experts.gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], 1))
+        state[f"model.layers.{i}.mlp.experts.down_proj"] = torch.from_numpy(down.copy())
     missing, unknown = model.load_state_dict(state, strict=False)
     left = [m for m in missing if m != "lm_head.weight" and "inv_freq" not in m]
     assert not left and not unknown, (left, unknown)
