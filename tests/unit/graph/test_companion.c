@@ -124,12 +124,12 @@ static void in_a_pass(const bt_companion *c, const matrices *m, const float *w)
     const bt_companion_area areas[] = {{m->norm, k * sizeof(float), false},
                                        {m->noted, k * sizeof(float), true}};
     bt_companion_begin(c);
-    bt_companion_rmsnorm(c, m->norm, m->stream, w, 1e-5f, t, k);
+    bt_companion_norm(c, c->kernels->rmsnorm, m->norm, m->stream, w, 1e-5f, t, k);
     bt_companion_qk_norm(c, m->norm, w, 1e-5f, t, 4, k / 4);
     bt_companion_step(c, t, k, m->norm, areas, 2, note_rows, (void *)m, NULL);
     bt_companion_drop(c, m->norm);
     bt_companion_gated(c, c->kernels->silu_mul, m->gate, m->stream, t, k);
-    bt_companion_rmsnorm(c, m->gate, m->gate, w, 1e-5f, t, k);
+    bt_companion_norm(c, c->kernels->rmsnorm, m->gate, m->gate, w, 1e-5f, t, k);
     bt_companion_add(c, m->stream + k, m->gate, 1, t, k);
     for (int i = 0; i < ADDS; i++) bt_companion_add(c, m->gate, m->stream, 1, t, k);
     bt_companion_select_rows(c, &rows, 1, m->picked, m->gate, k);
@@ -193,7 +193,7 @@ static void what_is_dropped_does_not_reach_memory(void **state)
     matrices m = matrices_new(T, K);
     float *w = numbers(K), *before = numbers(T * K);
     bt_companion_begin(&c);
-    bt_companion_rmsnorm(&c, m.norm, m.stream, w, 1e-5f, T, K);
+    bt_companion_norm(&c, c.kernels->rmsnorm, m.norm, m.stream, w, 1e-5f, T, K);
     bt_companion_step(&c, T, K, m.norm, areas, 1, note_rows, &m, NULL);
     bt_companion_drop(&c, m.norm);
     bt_companion_end(&c);
