@@ -15,7 +15,6 @@ common/kernels/float     : base kernels
 common/kernels/attention : base kernels
 common/kernels/integer   : base kernels
 common/text/jinja  : base
-common/grammar     : base
 common/text        : base text/jinja
 common/model       : base kernels text
 common/graph       : base kernels model
