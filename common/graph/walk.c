@@ -214,7 +214,7 @@ static bt_companion_routes routes_of(const run *r, float *at)
 static void run_route(const run *r, const bt_step *s, const operands *o)
 {
     const bt_companion_routes routes = routes_of(r, o->out);
-    bt_companion_route(o->c, &o->rows, &routes, o->in0, vector_of(r, s), NULL, s->in_width[0]);
+    bt_companion_route(o->c, &o->rows, &routes, o->in0, vector_of(r, s), s->in_width[0]);
 }
 
 static void run_gather_rows(const run *r, const bt_step *s, const operands *o)
