@@ -10,7 +10,7 @@
  * text, which is not copied.
  *
  * gpt-oss (harmony) writes messages instead: <|start|>role<|channel|>name<|message|>text<|end|>, the first without its
- * beginning. Those of the channel analysis are thoughts, all others are said. What stands before <|message|> belongs
+ * beginning. Messages of the channel analysis are thoughts, all others are said. Text before <|message|> belongs
  * to neither part. */
 enum { BT_THOUGHTS_MAX_TOKENS = 4 };
 typedef struct bt_thought_marks {
