@@ -388,6 +388,7 @@ static void let_go(node *n)
         bt_pace_ended(&count, h.begin_us, h.due_us, bt_clock_us());
         n->device_sum.paced_us += count.paced_us;
         n->device_sum.late_us += count.late_us;
+        pf_brain_set_device(n->brain, &n->device_sum); /* the last block of a prompt goes behind its digest */
         const pf_event ev = send_block_now(n, &h.block);
         step(n, &ev);
     }

@@ -27,8 +27,8 @@ enum {
     LOST_DECODE,
     PROMPTS = LOST_DECODE + 2
 };
-#define LINK_GBITS "0.016"
-enum { BITS_PER_US = 16 };
+#define LINK_GBITS "0.01"
+enum { BITS_PER_US = 10 };
 static const char profile[] = "hexagon-v75", decode_profile[] = "hexagon-v75-powerserve",
                   policy[] = "chunk:32+tail";
 
