@@ -75,7 +75,8 @@ static void start(const char *model)
 static void leave(const char *how, int code)
 {
     type(how);
-    assert_int_equal(spawn_wait(chat, spawn_patience(20000)), code);
+    const int rc = spawn_wait(chat, spawn_patience(20000));
+    if (rc != code) fail_msg("exit %d: %s", rc, spawn_out(chat));
     assert_true(spawn_terminal_is_cooked(chat));
 }
 
