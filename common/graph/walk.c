@@ -243,7 +243,6 @@ static void run_experts(const run *r, const bt_step *s, const operands *o)
             if (begin[e] == begin[e + 1]) continue;
             w->expert[n++] = (bt_companion_matrix){.y = at(r, s[g].out_at),
                                                    .panels = a->panels + e * a->expert_bytes,
-                                                   .bias = a->bias ? a->bias + e * a->n : NULL,
                                                    .n = a->n,
                                                    .form = a->form,
                                                    .group = a->group,

@@ -251,20 +251,20 @@ static json_t *to_json(const bt_model *m, const bt_host_shapes *table, json_t *m
     bt_cores_why(core);
     tool_hex16(id, m->id);
     bt_rope_text(rope, &h->rope, (double)h->rope_scale, m->rope_freqs != NULL);
-    return json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, "
-                     "s:f, s:f, s:s, s:b, "
-                     "s:I, s:o, s:o, s:O, s:o, s:s, s:s}",
-                     "name", m->name, "architecture", bt_arch_of(h->arch)->name, "model_id", id,
-                     "gguf_version", (int)bt_gguf_version(m->file), "file_bytes",
-                     (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes", (json_int_t)m->weights_bytes,
-                     "parameters", (json_int_t)m->param_count, "layers", (int)h->layers, "dim", (int)h->dim,
-                     "ffn", (int)h->ffn, "heads", (int)h->heads, "kv_heads", (int)h->kv_heads, "head_dim",
-                     (int)h->head_dim, "vocab", (int)h->vocab, "ctx_tokens", (int)h->ctx, "window_tokens",
-                     (int)h->window, "global_every", (int)h->global_every, "window_rope_base",
-                     (double)h->window_rope_base, "rope_base", (double)h->rope_base, "rope_scaling", rope,
-                     "tied_output", (int)h->tied_output, "arena_bytes", (json_int_t)table->arena_bytes,
-                     "specializations", shapes_json(table), "tensors", tensors_json(m->file), "memory",
-                     memory, "chat_template", template_json(m), "isa", isa, "core", core);
+    return json_pack(
+        "{s:s, s:s, s:s, s:i, s:I, s:I, s:I, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, s:i, "
+        "s:f, s:f, s:s, s:b, "
+        "s:I, s:o, s:o, s:O, s:o, s:s, s:s}",
+        "name", m->name, "architecture", bt_arch_of(h->arch)->name, "model_id", id, "gguf_version",
+        (int)bt_gguf_version(m->file), "file_bytes", (json_int_t)bt_gguf_file_bytes(m->file), "weights_bytes",
+        (json_int_t)m->weights_bytes, "parameters", (json_int_t)m->param_count, "layers", (int)h->layers,
+        "dim", (int)h->dim, "ffn", (int)h->ffn, "heads", (int)h->heads, "kv_heads", (int)h->kv_heads,
+        "head_dim", (int)h->head_dim, "vocab", (int)h->vocab, "experts", (int)h->experts, "experts_used",
+        (int)h->experts_used, "ctx_tokens", (int)h->ctx, "window_tokens", (int)h->window, "global_every",
+        (int)h->global_every, "window_rope_base", (double)h->window_rope_base, "rope_base",
+        (double)h->rope_base, "rope_scaling", rope, "tied_output", (int)h->tied_output, "arena_bytes",
+        (json_int_t)table->arena_bytes, "specializations", shapes_json(table), "tensors",
+        tensors_json(m->file), "memory", memory, "chat_template", template_json(m), "isa", isa, "core", core);
 }
 
 /* How many tensors of each type, in the order of their first appearance: "210 Q4_1, 1 Q8_0, 61 F32". */
