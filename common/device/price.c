@@ -432,15 +432,31 @@ static uint64_t by_longest(const bt_price_steps *f, uint64_t pairs, uint64_t row
                      : ns;
 }
 
-/* Sequences have one row each, or several. */
+/* Few heads do not fill a device: one of the longest sequence is read at its own rate, or in parts that cost
+ * something to join. The length is the mean of what its rows see. read_ns: of all heads together. */
+static uint64_t few_heads_ns(const bt_price_steps *f, const bt_price_step *s, uint64_t read_ns)
+{
+    const bt_price_model *m = &f->model;
+    const bt_profile_attention *k = &f->attention;
+    const uint64_t longest = s->longest_pairs ? s->longest_pairs / s->longest_rows : s->pairs / s->rows,
+                   head = times(m->kv_bytes / most(1, m->kv_heads), longest),
+                   whole = longest > k->least_positions ? bt_time_of(head, k->head_bytes_per_us) : 0,
+                   parts = plus(read_ns, times(m->layers, k->join_ns));
+    return k->join_ns && parts < whole ? parts : whole;
+}
+
+/* Sequences have one row each, or several, which take at least what one row does. */
 static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
 {
     const bt_price_steps *f = c->of;
     const bt_price_model *m = &f->model;
     const bt_profile_attention *k = &f->attention;
     if (!s->rows) return;
-    const uint32_t more_rows = is_single ? 0 : k->half_rows,
-                   launch_ns = is_single && k->row_launch_ns ? k->row_launch_ns : k->launch_ns;
+    const bool is_gathered = s->sequences > 1 && m->heads > m->kv_heads && m->kv_heads > f->kv_devices;
+    const uint32_t more_rows = is_single ? 0 : k->half_rows;
+    const uint64_t row_ns = (k->row_launch_ns ? k->row_launch_ns : k->launch_ns) +
+                            (uint64_t)(is_gathered ? k->gather_ns : 0),
+                   launch_ns = is_single ? row_ns : k->launch_ns;
     const uint64_t rows = plus(s->rows, times(s->sequences, more_rows)),
                    pairs = plus(s->pairs, times(s->positions, more_rows)),
                    least = times(s->sequences, k->least_positions),
@@ -449,8 +465,14 @@ static void add_attention_class(classes *c, const bt_price_step *s, bool is_sing
                    compute = more_rows ? bt_time_of_units(&f->time, &f->pair, pairs, rows)
                                        : by_longest(f, pairs, rows, s->longest_rows, s->longest_pairs),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
+    if (f->kv_rate) {
+        const uint64_t ns = plus(times(m->layers, launch_ns), most(compute, read)),
+                       row = plus(times(m->layers, row_ns), most(read, few_heads_ns(f, s, read)));
+        c->attention_ns = plus(c->attention_ns, most(ns, row));
+        return;
+    }
     c->attention_ns = plus(c->attention_ns, times(m->layers, launch_ns));
-    if (compute >= read || f->kv_rate) c->attention_ns = plus(c->attention_ns, most(compute, read));
+    if (compute >= read) c->attention_ns = plus(c->attention_ns, compute);
     else c->attention_bytes = plus(c->attention_bytes, bytes);
 }
 

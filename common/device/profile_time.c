@@ -80,6 +80,9 @@ static const struct field kernel_fields[] = {
     {"least_positions", offsetof(bt_profile_attention, least_positions), U32, 1, 1 << 20},
     {"peak_permille", offsetof(bt_profile_attention, peak_permille), U32, 1, 1000},
     {"half_rows", offsetof(bt_profile_attention, half_rows), U32, 1, 1 << 20},
+    {"gather_ns", offsetof(bt_profile_attention, gather_ns), U32, 1, 1000000000},
+    {"head_bytes_per_us", offsetof(bt_profile_attention, head_bytes_per_us), U64, 1, RATE_MAX},
+    {"join_ns", offsetof(bt_profile_attention, join_ns), U32, 1, 1000000000},
 };
 enum { KERNEL_FIELDS = sizeof kernel_fields / sizeof kernel_fields[0] };
 
@@ -354,6 +357,20 @@ static bt_err check_rates(const bt_profile_time *t, bt_fault *fault)
                            "field 'attention', object %" PRIu32
                            ", 'half_rows': the share of several 'efficiency' goes by rows already; give "
                            "'peak_permille' too",
+                           i + 1);
+        if (k->gather_ns > k->launch_ns)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32 ", 'gather_ns': %" PRIu32
+                           " is more than 'launch_ns', %" PRIu32 "; at most that",
+                           i + 1, k->gather_ns, k->launch_ns);
+        if ((k->gather_ns || k->head_bytes_per_us) && !k->kv_bytes_per_us)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32
+                           ", 'gather_ns' and 'head_bytes_per_us': give 'kv_bytes_per_us' too",
+                           i + 1);
+        if (k->join_ns && !k->head_bytes_per_us)
+            return bt_fail(fault, BT_EFORMAT,
+                           "field 'attention', object %" PRIu32 ", 'join_ns': give 'head_bytes_per_us' too",
                            i + 1);
         if (k->kv_bytes_per_us > t->memory_bytes_per_us)
             return bt_fail(fault, BT_EFORMAT,

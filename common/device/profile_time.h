@@ -25,6 +25,10 @@ typedef struct bt_profile_attention {
     uint32_t least_positions;   /* the mean of all sequences takes at least as many */
     uint32_t peak_permille;     /* of f16_ops_per_us; 0: the share of products with as many rows */
     uint32_t half_rows;         /* 0: the whole share from the first row on */
+    /* sequences with one row */
+    uint32_t gather_ns;         /* several of them, with several KV heads of a group each: gathering their queries */
+    uint64_t head_bytes_per_us; /* KV of one head of the longest, beyond least_positions; 0: at any rate */
+    uint32_t join_ns; /* reading it in parts takes at most so much more than reading all KV; 0: it has no parts */
 } bt_profile_attention;
 
 typedef struct bt_profile_time {

@@ -48,6 +48,12 @@ static void take_off(bt_profile_time *t)
     case 7: t->dispatch_ns = 0; break;
     case 8: t->sequence_ns = 0; break;
     case 9: t->decode_bytes_per_us = t->weight_bytes_per_us = t->activation_bytes_per_us = 0; break;
+    case 10:
+        for (uint32_t i = 0; i < t->kernels; i++) {
+            bt_profile_attention *k = &t->attention[i];
+            k->gather_ns = k->join_ns = 0, k->head_bytes_per_us = 0;
+        }
+        break;
     default: break;
     }
 }
@@ -56,7 +62,8 @@ const char *val_switch_off(int term)
 {
     static const char *const names[VAL_TERMS] = {
         "all terms", "efficiency over rows",   "tiles' edges", "attention's own", "sums' table",
-        "launches",  "small operators' least", "dispatch",     "sequences",       "rates below the peak"};
+        "launches",  "small operators' least", "dispatch",     "sequences",       "rates below the peak",
+        "few heads"};
     for (size_t i = 0; i < haves; i++) free(have[i]);
     haves = 0;
     val_programs_forget(true);

@@ -71,7 +71,7 @@ double val_programs_us(val_row *r, const bt_profile *p, const bt_dims *s, const 
 /* Times of a profile have changed; is_compiled_too: so much that programs may be others. */
 void val_programs_forget(bool is_compiled_too);
 /* A term that profiles are priced without from now on; 0: with all. NULL: there is no such term. */
-enum { VAL_TERMS = 10 };
+enum { VAL_TERMS = 11 };
 const char *val_switch_off(int term);
 /* The forms of a row: behind '/' the KV's; without it, 16 bits. false: a form that is none. */
 bool val_recipe(bt_price_recipe *ret, const val_row *r);
@@ -122,6 +122,7 @@ typedef struct val_goal {
     const char *name, *length, *height; /* of the class; of its two axes */
     int tier;
     double median, share, within; /* so large a share of rows within; 0: there is no goal */
+    bool is_at_share;             /* the error at that share, on a line between rows, not their number */
 } val_goal;
 extern const val_goal val_goals[VAL_CLASSES];
 val_class val_class_of(const val_row *r);

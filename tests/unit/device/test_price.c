@@ -304,6 +304,35 @@ static void sequences_of_one_row_have_a_launch_and_a_least_length(void **state)
     assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 3 * 21 * 256 + 2 * 11);
 }
 
+static void few_heads_take_what_the_longest_sequence_takes(void **state)
+{
+    (void)state;
+    bt_price_model m = heads_alone();
+    const bt_price_step one = bt_price_decode_step(1, 20), two = bt_price_decode_step(2, 20),
+                        short_one = bt_price_decode_step(1, 15), many = bt_price_decode_step(80, 20),
+                        piece = bt_price_prefill_step(18, 4);
+    bt_price_step mixed = bt_price_decode_step(3, 1);
+    bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000, .kernels = 1,
+                             .attention = {{.launch_ns = 7, .kv_bytes_per_us = 1000, .least_positions = 15,
+                                            .gather_ns = 3, .head_bytes_per_us = 10}}}};
+    const uint64_t head = m.kv_bytes / m.kv_heads * 100; /* a position of one */
+    bt_price_step_add(&mixed, &one);
+    assert_int_equal(bt_price_step_of(&p, &m, &short_one).ns, 15 * m.kv_bytes + 2 * 7);
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 20 * head + 2 * 7);
+    assert_int_equal(bt_price_step_of(&p, &m, &two).ns, 20 * head + 2 * (7 + 3));
+    assert_int_equal(bt_price_step_of(&p, &m, &mixed).ns, 20 * head + 2 * (7 + 3));
+    assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, 20 * head + 2 * 7);
+    /* many sequences fill the device */
+    assert_int_equal(bt_price_step_of(&p, &m, &many).ns, 80 * 20 * m.kv_bytes + 2 * (7 + 3));
+    /* in parts */
+    p.time.attention[0].join_ns = 90;
+    assert_int_equal(bt_price_step_of(&p, &m, &two).ns, 2 * 20 * m.kv_bytes + 2 * (7 + 3 + 90));
+    assert_int_equal(bt_price_step_of(&p, &m, &short_one).ns, 15 * m.kv_bytes + 2 * 7);
+    /* heads that share no KV are not gathered */
+    m.heads = m.kv_heads;
+    assert_int_equal(bt_price_step_of(&p, &m, &two).ns, 2 * 20 * m.kv_bytes + 2 * (7 + 90));
+}
+
 static void matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first(void **state)
 {
     (void)state;
@@ -612,6 +641,7 @@ int main(void)
         cmocka_unit_test(devices_beyond_the_kv_heads_read_a_head_that_others_read),
         cmocka_unit_test(attention_has_launches_and_rates_of_its_own_that_saturate),
         cmocka_unit_test(sequences_of_one_row_have_a_launch_and_a_least_length),
+        cmocka_unit_test(few_heads_take_what_the_longest_sequence_takes),
         cmocka_unit_test(matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first),
         cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
         cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
