@@ -316,24 +316,34 @@ static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault
 
 static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_fault *fault)
 {
-    bt_kv_pages *pages = NULL, *swap = NULL;
+    bt_node_pages pages = {.total = 0};
+    bt_kv_memory swap = {0};
     const bt_hparams *h = &n->model->hp;
     bt_err e = bt_node_setup_pages(&pages, setup, fault);
-    if (e == BT_OK) e = bt_node_setup_hello(&bc->hello, setup, pages, fault);
+    if (e == BT_OK) e = bt_node_setup_hello(&bc->hello, setup, pages.total, fault);
     if (e < 0) goto out;
-    const uint64_t swap_pages = n->o->swap_memory_bytes / bt_kv_pages_page_bytes(pages);
-    bc->pages_total = (uint32_t)bt_kv_pages_total(pages);
+    bc->pages_total = pages.total;
+    bc->window_pages_total = pages.windows;
     bc->page_tokens = BT_NODE_PAGE_TOKENS;
+    const uint64_t swap_pages =
+        n->o->swap_memory_bytes / (bt_kv_memory_token_bytes(&pages.memory) * BT_NODE_PAGE_TOKENS);
     bc->swap_pages = swap_pages > UINT32_MAX ? UINT32_MAX : (uint32_t)swap_pages;
-    if (bc->swap_pages)
-        e = bt_kv_pages_new(&swap, h->layers, h->kv_heads, h->head_dim, setup->kv_elem_bytes,
-                            BT_NODE_PAGE_TOKENS, (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS, fault);
-    const size_t slot_pages = bt_kv_pages_needed(pages, bc->hello.ctx_tokens);
-    if (e == BT_OK) e = dc_store_new(&n->store, pages, swap, bc->slots, (uint32_t)slot_pages, fault);
+    const size_t swap_tokens = (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS;
+    const bt_kv_memory_want want = {.layers = h->layers,
+                                    .kv_heads = h->kv_heads,
+                                    .head_dim = h->head_dim,
+                                    .elem_bytes = setup->kv_elem_bytes,
+                                    .global_every = h->global_every,
+                                    .page_tokens = BT_NODE_PAGE_TOKENS,
+                                    .all_tokens = swap_tokens,
+                                    .window_tokens = pages.windows ? swap_tokens : 0};
+    if (bc->swap_pages) e = bt_kv_memory_new(&swap, &want, fault);
+    const size_t slot_pages = (bc->hello.ctx_tokens + (size_t)BT_NODE_PAGE_TOKENS - 1) / BT_NODE_PAGE_TOKENS;
+    if (e == BT_OK) e = dc_store_new(&n->store, &pages.memory, &swap, bc->slots, (uint32_t)slot_pages, fault);
 out:
     if (e < 0) {
-        bt_kv_pages_free(pages);
-        bt_kv_pages_free(swap);
+        bt_kv_memory_free(&pages.memory);
+        bt_kv_memory_free(&swap);
     }
     return e;
 }
@@ -363,7 +373,9 @@ static bt_err open_brain(node *n, bt_fault *fault)
                            .weights = bt_decode_weights(n->engine),
                            .kv_elem_bytes = bt_decode_kv_elem_bytes(n->engine),
                            .ctx_tokens = bt_decode_ctx_tokens(n->engine),
-                           .kv_memory_bytes = n->o->node->kv_memory_bytes};
+                           .kv_memory_bytes = n->o->node->kv_memory_bytes,
+                           .sequences = (size_t)n->o->slots,
+                           .growth_tokens = (size_t)n->o->growth_tokens};
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;

@@ -4,41 +4,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+typedef struct kept {
+    bt_kv_seq all, windows;
+} kept;
+
 struct dc_store {
-    bt_kv_pages *pages, *swap;
-    uint8_t **address; /* [slots][slot_pages] of the pages of a slot */
+    bt_kv_memory pages, swap;
+    uint8_t **address; /* [slots][2 slot_pages] of the pages of a slot */
     bt_kv_view *view;  /* [slots] */
-    bt_kv_seq *kept;   /* [slots] in swap */
+    kept *kept;        /* [slots] in swap */
     uint32_t slots, slot_pages;
 };
 
-bt_err dc_store_new(dc_store **ret, bt_kv_pages *pages, bt_kv_pages *swap, uint32_t slots,
+static uint8_t **addresses_of(const dc_store *s, uint32_t slot)
+{
+    return s->address + (size_t)slot * 2 * s->slot_pages;
+}
+
+bt_err dc_store_new(dc_store **ret, const bt_kv_memory *pages, const bt_kv_memory *swap, uint32_t slots,
                     uint32_t slot_pages, bt_fault *fault)
 {
     dc_store *s = calloc(1, sizeof *s);
     if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for %u slots", slots);
     *s = (dc_store){.slots = slots, .slot_pages = slot_pages};
-    s->address = calloc(slots, slot_pages * sizeof *s->address);
+    s->address = calloc(slots, 2 * (size_t)slot_pages * sizeof *s->address);
     s->view = calloc(slots, sizeof *s->view);
     s->kept = calloc(slots, sizeof *s->kept);
     if (!s->address || !s->view || !s->kept) {
         dc_store_free(s);
         return bt_fail(fault, BT_ENOMEM, "out of memory for %u slots of %u pages", slots, slot_pages);
     }
-    s->pages = pages;
-    s->swap = swap;
+    s->pages = *pages;
+    s->swap = *swap;
     for (uint32_t i = 0; i < slots; i++)
-        bt_kv_pages_view_of(&s->view[i], s->address + (size_t)i * slot_pages, pages, NULL, 0);
+        bt_kv_memory_view(&s->view[i], addresses_of(s, i), pages, &(bt_kv_numbers){.len = 0});
     *ret = s;
     return BT_OK;
+}
+
+static void forget(dc_store *s, kept *k)
+{
+    if (s->swap.all) bt_kv_pages_release(s->swap.all, &k->all);
+    if (s->swap.windows) bt_kv_pages_release(s->swap.windows, &k->windows);
 }
 
 void dc_store_free(dc_store *s)
 {
     if (!s) return;
-    for (uint32_t i = 0; s->swap && i < s->slots; i++) bt_kv_pages_release(s->swap, &s->kept[i]);
-    bt_kv_pages_free(s->pages);
-    bt_kv_pages_free(s->swap);
+    for (uint32_t i = 0; i < s->slots && s->kept; i++) forget(s, &s->kept[i]);
+    bt_kv_memory_free(&s->pages);
+    bt_kv_memory_free(&s->swap);
     free(s->address);
     free(s->view);
     free(s->kept);
@@ -47,38 +62,55 @@ void dc_store_free(dc_store *s)
 
 void dc_store_view(bt_kv_view *ret, const dc_store *s, uint32_t slot) { *ret = s->view[slot]; }
 
-static bt_err set_pages(dc_store *s, uint32_t slot, const uint32_t *pages, uint32_t len, bt_fault *fault)
+static bt_err set_pages(dc_store *s, uint32_t slot, const bt_kv_numbers *numbers, bt_fault *fault)
 {
-    if (len > s->slot_pages)
-        return bt_fail(fault, BT_ELIMIT, "%u KV pages do not fit a slot of %u", len, s->slot_pages);
-    bt_kv_pages_view_of(&s->view[slot], s->address + (size_t)slot * s->slot_pages, s->pages, pages, len);
+    if (numbers->len > s->slot_pages)
+        return bt_fail(fault, BT_ELIMIT, "%u KV pages do not fit a slot of %u", numbers->len, s->slot_pages);
+    bt_kv_memory_view(&s->view[slot], addresses_of(s, slot), &s->pages, numbers);
     return BT_OK;
 }
 
-/* Pages of both are laid out alike, so a page is one copy. */
+/* Pages [from, pages for `tokens`) of a class, between the slot's and its place in the swap store. Pages of
+ * both are laid out alike, so a page is one copy. */
+static bt_err copy_class(bt_kv_pages *swap, bt_kv_seq *seq, uint8_t *const *live, size_t from, size_t tokens,
+                         bool is_out, bt_fault *fault)
+{
+    bt_kv_view there;
+    const bt_err e = is_out ? bt_kv_pages_reserve(swap, seq, tokens, fault) : BT_OK;
+    if (e < 0) return e;
+    bt_kv_pages_view(&there, swap, seq);
+    if (tokens > there.tokens_capacity)
+        return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the store holds %zu", tokens,
+                       there.tokens_capacity);
+    for (size_t i = from; i < bt_kv_pages_needed(swap, tokens); i++)
+        memcpy(is_out ? there.page[i] : live[i], is_out ? live[i] : there.page[i],
+               bt_kv_pages_page_bytes(swap));
+    return BT_OK;
+}
+
 static bt_err copy(dc_store *s, uint32_t slot, size_t tokens, bool is_out, bt_fault *fault)
 {
-    bt_kv_view kept;
-    const size_t bytes = bt_kv_pages_page_bytes(s->pages), n = bt_kv_pages_needed(s->pages, tokens);
-    const bt_err e = is_out ? bt_kv_pages_reserve(s->swap, &s->kept[slot], tokens, fault) : BT_OK;
-    if (e < 0) return e;
-    bt_kv_pages_view(&kept, s->swap, &s->kept[slot]);
     const bt_kv_view *live = &s->view[slot];
-    if (tokens > live->tokens_capacity || tokens > kept.tokens_capacity)
-        return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the slot holds %zu, the store %zu",
-                       tokens, live->tokens_capacity, kept.tokens_capacity);
-    for (size_t i = 0; i < n; i++)
-        memcpy(is_out ? kept.page[i] : live->page[i], is_out ? live->page[i] : kept.page[i], bytes);
-    if (!is_out) bt_kv_pages_release(s->swap, &s->kept[slot]);
-    return BT_OK;
+    kept *k = &s->kept[slot];
+    bt_err e = BT_OK;
+    if (tokens > live->tokens_capacity)
+        return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the slot holds %zu", tokens,
+                       live->tokens_capacity);
+    if (s->swap.all) e = copy_class(s->swap.all, &k->all, live->page, 0, tokens, is_out, fault);
+    if (e == BT_OK && s->swap.windows)
+        e = copy_class(s->swap.windows, &k->windows, live->window_page,
+                       live->window_begin / live->page_tokens, tokens, is_out, fault);
+    if (e == BT_OK && !is_out) forget(s, k);
+    return e;
 }
 
 bt_err dc_store_do(dc_store *s, const dc_action *a, bt_fault *fault)
 {
     if (a->type == DC_DO_SET_PAGES)
-        return set_pages(s, a->u.set.slot, a->u.set.pages, a->u.set.pages_len, fault);
+        return set_pages(s, a->u.set.slot,
+                         &(bt_kv_numbers){a->u.set.pages, a->u.set.windows, a->u.set.pages_len}, fault);
     if (a->type != DC_DO_DROP_SWAP)
         return copy(s, a->u.swap.slot, a->u.swap.tokens, a->type == DC_DO_SWAP_OUT, fault);
-    bt_kv_pages_release(s->swap, &s->kept[a->u.slot]);
+    forget(s, &s->kept[a->u.slot]);
     return BT_OK;
 }

@@ -8,13 +8,14 @@
  * owner, no locks. */
 typedef struct dc_store dc_store;
 
-/* Takes ownership of pages and swap in success. swap: of the same shape and page size; NULL: no swap store. slot_pages:
- * the most pages of a slot. BT_ENOMEM. */
-bt_err dc_store_new(dc_store **ret, bt_kv_pages *pages, bt_kv_pages *swap, uint32_t slots, uint32_t slot_pages,
-                    bt_fault *fault);
+/* Takes ownership of pages and swap in success. swap: of the same shape and page size, with as many pages of each
+ * class; zero: no swap store. slot_pages: the most pages of a slot. BT_ENOMEM. */
+bt_err dc_store_new(dc_store **ret, const bt_kv_memory *pages, const bt_kv_memory *swap, uint32_t slots,
+                    uint32_t slot_pages, bt_fault *fault);
 void dc_store_free(dc_store *s); /* NULL is fine */
 
-/* Carries out an action of memory: SET_PAGES, SWAP_OUT, SWAP_IN, DROP_SWAP. SWAP copies whole pages at once. The brain
+/* Carries out an action of memory: SET_PAGES, SWAP_OUT, SWAP_IN, DROP_SWAP. SWAP copies whole pages at once;
+ * window pages that went back since the last SET_PAGES too, whose rows nobody reads. The brain
  * has counted the pages, so a failure is a bug or the end of the system's memory; whatever it leaves half done no
  * longer matters. */
 bt_err dc_store_do(dc_store *s, const dc_action *a, bt_fault *fault);

@@ -39,7 +39,7 @@ typedef struct command {
 typedef struct sequence {
     dc_worker_start is;   /* its prompt, ids, bias and page table are those below */
     int32_t *ids;         /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
-    uint8_t **page;       /* [ctx / page_tokens, rounded up] */
+    uint8_t **page;       /* [2 table_len]: those of window layers last */
     bt_sample_bias *bias; /* [BT_SAMPLE_MAX_BIAS] */
     size_t pages;         /* in the table; the I/O thread's */
     bt_fault wrong;       /* the fault of START; "": none */
@@ -419,7 +419,7 @@ static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fau
     dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
     const int64_t now = bt_clock_us();
     bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, logits, fault);
-    if (e == BT_OK)
+    if (e == BT_OK && !s->is.view.window_begin) /* else rows are gone, and there is none */
         e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
     ev.has_logprob = s->is.sampling.logprobs;
@@ -559,16 +559,18 @@ static void *run(void *ud)
 
 /* ---- start and end ---- */
 
+/* Pages of the longest sequence, and one more. */
+static size_t table_len(const dc_worker *w) { return w->ctx / w->config.page_tokens + 1; }
+
 static bt_err make_slots(dc_worker *w, bt_fault *fault)
 {
     const dc_worker_config *c = &w->config;
-    const size_t pages = w->ctx / c->page_tokens + 1;
     w->slot = calloc(c->slots, sizeof *w->slot);
     w->stop = calloc(c->slots, sizeof *w->stop);
     for (uint32_t i = 0; w->slot && i < c->slots; i++) {
         sequence *s = &w->slot[i];
         s->ids = calloc(w->ctx + 1, sizeof *s->ids);
-        s->page = calloc(pages, sizeof *s->page);
+        s->page = calloc(2 * table_len(w), sizeof *s->page);
         s->bias = calloc(BT_SAMPLE_MAX_BIAS, sizeof *s->bias);
         if (!s->ids || !s->page || !s->bias)
             return bt_fail(fault, BT_ENOMEM, "out of memory for a slot of %zu tokens", w->ctx);
@@ -730,10 +732,13 @@ static bt_err check(const dc_worker *w, const dc_worker_start *a, bt_fault *faul
  * sequence. */
 static size_t take_pages(const dc_worker *w, sequence *s, const bt_kv_view *v)
 {
-    const size_t most = w->ctx / w->config.page_tokens + 1;
+    const size_t most = table_len(w);
     size_t pages = v->tokens_capacity / w->config.page_tokens;
     if (pages > most) pages = most;
-    for (size_t i = s->pages; i < pages; i++) s->page[i] = v->page[i];
+    for (size_t i = s->pages; i < pages; i++) {
+        s->page[i] = v->page[i];
+        if (v->window_page) s->page[most + i] = v->window_page[i];
+    }
     if (pages > s->pages) s->pages = pages;
     return s->pages * w->config.page_tokens;
 }
@@ -755,6 +760,7 @@ void dc_worker_start_slot(dc_worker *w, const dc_worker_start *start)
         s->is.sampling.bias = s->bias;
         s->is.view.tokens_capacity = take_pages(w, s, &start->view);
         s->is.view.page = s->page;
+        s->is.view.window_page = start->view.window_page ? s->page + table_len(w) : NULL;
     }
     atomic_store(&w->stop[start->slot], false);
     post(w, &(command){.type = COMMAND_START, .slot = start->slot});

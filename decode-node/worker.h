@@ -96,7 +96,7 @@ typedef struct dc_worker_event {
             uint32_t top_len;
             int32_t top_ids[BT_MSG_TOP_LOGITS];
             float top_logits[BT_MSG_TOP_LOGITS];
-            bt_digest16 kv_digest; /* of the prompt's KV, bt_kv_pack_digest */
+            bt_digest16 kv_digest; /* of the prompt's KV, bt_kv_pack_digest; 0 where rows of window layers are gone */
         } first;
     } u;
 } dc_worker_event;

@@ -51,9 +51,9 @@ struct node {
     pf_brain *brain;
     bt_prefill *engine; /* until the worker takes it */
     pf_worker *worker;
-    bt_kv_pages *pages;
+    bt_node_pages pages;
     bt_kv_view *views;   /* [slots]: the pages of the last COMPUTE; zero: none */
-    uint8_t **addresses; /* [slots][longest]: behind the views */
+    uint8_t **addresses; /* [slots][2 longest]: behind the views */
     size_t longest;      /* pages of the longest prompt */
     bulk *bulks;
     uint32_t bulks_len; /* links_max + 1 */
@@ -225,20 +225,22 @@ static void price(node *n, const pf_action *a)
 static void tell_prompt(const node *n, const pf_action *a)
 {
     char kv[32];
-    bt_num_size_text(kv, sizeof kv, a->u.compute.pages_len * bt_kv_pages_page_bytes(n->pages));
+    bt_num_size_text(kv, sizeof kv,
+                     (uint64_t)a->u.compute.pages_len * BT_NODE_PAGE_TOKENS *
+                         bt_kv_memory_token_bytes(&n->pages.memory));
     bt_log(BT_LOG_INFO,
-           "prompt of %" PRIu32 " tokens, attempt %" PRIu32 ": %s of KV, %" PRIu32 " of %zu pages, %" PRIu32
-           " tokens kept",
-           a->u.compute.ids_len, a->u.compute.ref.attempt, kv, a->u.compute.pages_len,
-           bt_kv_pages_total(n->pages), a->u.compute.from_row);
+           "prompt of %" PRIu32 " tokens, attempt %" PRIu32 ": %s of KV, %" PRIu32 " of %" PRIu32
+           " pages, %" PRIu32 " tokens kept",
+           a->u.compute.ids_len, a->u.compute.ref.attempt, kv, a->u.compute.pages_len, n->pages.total,
+           a->u.compute.from_row);
 }
 
 static void compute(node *n, const pf_action *a)
 {
     const uint32_t slot = a->u.compute.slot;
     tell_prompt(n, a);
-    bt_kv_pages_view_of(&n->views[slot], n->addresses + slot * n->longest, n->pages, a->u.compute.pages,
-                        a->u.compute.pages_len);
+    bt_kv_memory_view(&n->views[slot], n->addresses + slot * 2 * n->longest, &n->pages.memory,
+                      &(bt_kv_numbers){a->u.compute.pages, a->u.compute.windows, a->u.compute.pages_len});
     pf_worker_compute(n->worker,
                       &(pf_worker_job){.slot = slot, .with = a->u.compute.with, .view = n->views[slot],
                                        .ids = a->u.compute.ids, .ids_len = a->u.compute.ids_len,
@@ -452,7 +454,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
                                  .ctx_tokens = bt_prefill_ctx_tokens(n->engine),
                                  .kv_memory_bytes = n->o->node->kv_memory_bytes};
     bt_err e = bt_node_setup_pages(&n->pages, &setup, fault);
-    if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages, fault);
+    if (e == BT_OK) e = bt_node_setup_hello(&bc.hello, &setup, n->pages.total, fault);
     if (e < 0) return e;
     n->dtype = bc.hello.kv.dtype;
     bc.hello.engine = &n->about;
@@ -460,7 +462,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bc.self = *bt_shell_self(n->shell);
     bc.gateways = (uint32_t)n->o->node->gateways.count;
     bc.slots = (uint32_t)n->o->slots;
-    bc.pages_total = (uint32_t)bt_kv_pages_total(n->pages);
+    bc.pages_total = n->pages.total;
     bc.page_tokens = BT_NODE_PAGE_TOKENS;
     bc.min_overlap_tokens = (uint32_t)n->o->min_overlap_tokens;
     const uint64_t shared = bt_prefill_packed_rows(n->engine), most = (uint64_t)n->o->share_tokens;
@@ -475,10 +477,10 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bt_node_setup_say_short(&setup, (uint64_t)n->o->node->ctx_size);
     n->bulks_len = bc.links_max + 1;                        /* one may be closed and still be receiving */
     n->owed_max = (size_t)bc.links_max * bc.unsent_max + 1; /* and the answer to LINK */
-    n->longest = bt_kv_pages_needed(n->pages, bc.hello.ctx_tokens);
+    n->longest = (bc.hello.ctx_tokens + (size_t)BT_NODE_PAGE_TOKENS - 1) / BT_NODE_PAGE_TOKENS;
     n->views = calloc(bc.slots, sizeof *n->views);
     n->rows = calloc(bc.slots, sizeof *n->rows);
-    n->addresses = calloc(bc.slots * n->longest, sizeof *n->addresses);
+    n->addresses = calloc(bc.slots * 2 * n->longest, sizeof *n->addresses);
     n->bulks = calloc(n->bulks_len, sizeof *n->bulks);
     n->owed = calloc(n->owed_max, sizeof *n->owed);
     n->held = calloc(n->owed_max, sizeof *n->held);
@@ -579,7 +581,7 @@ static void close_node(node *n)
     free(n->held);
     pf_pace_free(n->pace);
     pf_device_done(&n->device);
-    bt_kv_pages_free(n->pages);
+    bt_kv_memory_free(&n->pages.memory);
     free(n->addresses);
     free(n->views);
     free(n->rows);

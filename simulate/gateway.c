@@ -28,8 +28,8 @@ void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *
     (void)snprintf(ret->model_name, sizeof ret->model_name, "%s", d->name);
     (void)snprintf(ret->exactness, sizeof ret->exactness, "simulated");
     const uint32_t together = c->o.is_by_layer ? 1 : d->layers;
-    ret->kv = (bt_kv_shape){d->layers / together, together * d->kv_heads, d->head_dim,
-                            bt_kv_dtype_of(c->o.kv_elem_bytes)};
+    ret->kv = (bt_kv_shape){
+        d->layers / together, together * d->kv_heads, d->head_dim, bt_kv_dtype_of(c->o.kv_elem_bytes), 0, 0};
     ret->ctx_tokens = c->o.ctx_tokens;
     ret->kv_capacity_tokens = (uint64_t)m->group->pages * c->o.dc.page_tokens;
     ret->pid = m->place + 1;

@@ -28,6 +28,8 @@ bt_err bt_limits_kernels(const bt_kernels **ret, const char *isa, bt_fault *faul
 
 bt_err bt_limits_view(const bt_kv_view *kv, const bt_hparams *hp, uint32_t elem_bytes, bt_fault *fault)
 {
+    if (kv->window_page && (!hp->window || kv->global_every != hp->global_every))
+        return bt_fail(fault, BT_EARG, "KV view with window pages of other layers than the model's");
     if (kv->layers == hp->layers && kv->kv_heads == hp->kv_heads && kv->head_dim == hp->head_dim &&
         kv->elem_bytes == elem_bytes)
         return BT_OK;

@@ -35,6 +35,9 @@ static bt_err check_range(const bt_kv_view *v, size_t layer, size_t begin, size_
     if (count == 0 || begin > v->tokens_capacity || count > v->tokens_capacity - begin)
         return bt_fail(fault, BT_EARG, "kv pack: %zu tokens from %zu, the pages hold %zu", count, begin,
                        v->tokens_capacity);
+    if (v->window_page && begin < v->window_begin && !bt_kv_sees_all(v->global_every, layer))
+        return bt_fail(fault, BT_EARG, "kv pack: tokens from %zu of layer %zu: rows before %zu are gone",
+                       begin, layer, v->window_begin);
     if (bytes != bt_kv_pack_bytes(v, count))
         return bt_fail(fault, BT_EARG, "kv pack: %zu bytes for %zu tokens, must be %zu", bytes, count,
                        bt_kv_pack_bytes(v, count));
@@ -92,7 +95,9 @@ bt_err bt_kv_pack_check(const bt_kv_view *v, const bt_kv_header *h, bt_fault *fa
 
 bt_err bt_kv_pack_digest(uint8_t ret[static 16], const bt_kv_view *v, size_t tokens, bt_fault *fault)
 {
-    const bt_err e = check_range(v, 0, 0, tokens, bt_kv_pack_bytes(v, tokens), fault);
+    bt_err e = check_range(v, 0, 0, tokens, bt_kv_pack_bytes(v, tokens), fault);
+    if (e == BT_OK && v->window_begin)
+        e = bt_fail(fault, BT_EARG, "kv pack: rows of window layers before %zu are gone", v->window_begin);
     if (e < 0) return e;
     bt_hash_stream s;
     bt_hash_begin(&s);

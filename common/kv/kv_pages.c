@@ -187,6 +187,56 @@ void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, 
     }
 }
 
+bt_err bt_kv_memory_new(bt_kv_memory *ret, const bt_kv_memory_want *w, bt_fault *fault)
+{
+    bt_kv_memory m = {.global_every = w->global_every};
+    const uint32_t all = w->window_tokens ? bt_kv_all_layers(w->global_every, w->layers) : w->layers;
+    bt_err e = BT_OK;
+    if (all || !w->window_tokens)
+        e = bt_kv_pages_new(&m.all, all, w->kv_heads, w->head_dim, w->elem_bytes, w->page_tokens,
+                            w->all_tokens, fault);
+    if (e == BT_OK && w->window_tokens)
+        e = bt_kv_pages_new(&m.windows, w->layers - all, w->kv_heads, w->head_dim, w->elem_bytes,
+                            w->page_tokens, w->window_tokens, fault);
+    if (e < 0) bt_kv_memory_free(&m);
+    else *ret = m;
+    return e;
+}
+
+void bt_kv_memory_free(bt_kv_memory *m)
+{
+    bt_kv_pages_free(m->all);
+    bt_kv_pages_free(m->windows);
+    *m = (bt_kv_memory){0};
+}
+
+static size_t token_bytes(const bt_kv_pages *p) { return p ? p->shape.layers * 2 * p->shape.token_bytes : 0; }
+
+size_t bt_kv_memory_token_bytes(const bt_kv_memory *m)
+{
+    return token_bytes(m->all) + token_bytes(m->windows);
+}
+
+void bt_kv_memory_view(bt_kv_view *ret, uint8_t **page, const bt_kv_memory *m, const bt_kv_numbers *n)
+{
+    const bt_kv_pages *p = m->windows;
+    if (m->all) bt_kv_pages_view_of(ret, page, m->all, n->all, n->len);
+    if (!p) return;
+    const uint32_t all = m->all ? ret->layers : 0;
+    size_t begin = 0;
+    uint8_t **window = page + n->len;
+    while (begin < n->len && n->windows[begin] == BT_KV_NO_PAGE) window[begin++] = p->memory;
+    bt_kv_view v;
+    bt_kv_pages_view_of(&v, window + begin, p, n->windows + begin, n->len - begin);
+    v.page = page;
+    v.tokens_capacity = n->len * v.page_tokens;
+    v.layers += all;
+    v.window_page = window;
+    v.window_begin = begin * v.page_tokens;
+    v.global_every = m->global_every;
+    *ret = v;
+}
+
 size_t bt_kv_pages_total(const bt_kv_pages *p) { return p->total; }
 size_t bt_kv_pages_used(const bt_kv_pages *p) { return p->used; }
 size_t bt_kv_pages_page_bytes(const bt_kv_pages *p) { return p->page_bytes; }

@@ -4,10 +4,11 @@
 #include <stdint.h>
 #include "base/err.h"
 #include "kernels/kv_view.h"
+#include "kv/kv_book.h"
 
 /* The memory for KV rows of one model shape: a fixed number of equal pages.
  *
- * A page holds page_tokens tokens of all layers as [layer][K|V][token in page][kv_head][head_bytes]
+ * A page holds page_tokens tokens of `layers` layers as [layer][K|V][token in page][kv_head][head_bytes]
  * (kernels/kv_view.h); it begins on 64 bytes. The memory is mapped but not touched, so pages never used cost
  * nothing; pages once written stay resident until _free. A page keeps the rows of its last holder: readers look
  * only at rows below the length they are given. One owner, no locks.
@@ -54,6 +55,32 @@ void bt_kv_pages_view(bt_kv_view *ret, const bt_kv_pages *p, const bt_kv_seq *s)
 /* How engines see the pages numbers[len], in token order, each below _total. Their addresses go to page[len], which the
  * view borrows. */
 void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, const uint32_t *numbers, size_t len);
+
+/* The pages of a model by the class of their layers. Owns both. */
+typedef struct bt_kv_memory {
+    bt_kv_pages *all; /* of the layers that see all, in a model without windows of all layers; NULL: there are none */
+    bt_kv_pages *windows;  /* of the window layers; NULL: there are none */
+    uint32_t global_every; /* with windows: which layers see all (kernels/kv_view.h) */
+} bt_kv_memory;
+
+/* A sequence's page numbers: `len` of the layers that see all, and as many of window layers, where there are such.
+ * BT_KV_NO_PAGE: its rows are gone; only at the begin. Numbers of a class without layers are not looked at. */
+typedef struct bt_kv_numbers {
+    const uint32_t *all, *windows;
+    uint32_t len;
+} bt_kv_numbers;
+
+/* Pages for the shape of bt_kv_pages_new: all_tokens tokens of the layers that see all, window_tokens tokens of window
+ * layers; 0: all layers are of one class. Errors as there. */
+typedef struct bt_kv_memory_want {
+    uint32_t layers, kv_heads, head_dim, elem_bytes, global_every;
+    size_t page_tokens, all_tokens, window_tokens;
+} bt_kv_memory_want;
+bt_err bt_kv_memory_new(bt_kv_memory *ret, const bt_kv_memory_want *want, bt_fault *fault);
+void bt_kv_memory_free(bt_kv_memory *m);                /* zeroed is fine; leaves it so */
+size_t bt_kv_memory_token_bytes(const bt_kv_memory *m); /* of a token in all layers */
+/* How engines see these pages. Their addresses go to page[len], with windows page[2 * len], which the view borrows. */
+void bt_kv_memory_view(bt_kv_view *ret, uint8_t **page, const bt_kv_memory *m, const bt_kv_numbers *numbers);
 
 /* Counts in pages (used: by _reserve), the pages that `tokens` tokens need, and the bytes of a page. */
 size_t bt_kv_pages_total(const bt_kv_pages *p);

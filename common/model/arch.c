@@ -1,6 +1,7 @@
 /* The list of architectures as a table. */
 #include "model/arch.h"
 #include "model/model.h"
+#include "kernels/kv_view.h"
 
 #include <assert.h>
 #include <stdio.h>
@@ -62,7 +63,7 @@ void bt_arch_names(char ret[BT_ARCH_MAX_TEXT])
 
 uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer)
 {
-    return hp->global_every && (layer + 1) % hp->global_every == 0 ? 0 : hp->window;
+    return bt_kv_sees_all(hp->global_every, layer) ? 0 : hp->window;
 }
 uint32_t bt_hparams_rope_tables(const bt_hparams *hp) { return hp->window_rope_base > 0 ? 2 : 1; }
 uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer)

@@ -11,7 +11,10 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tokens */
+enum {
+    READY_BYTES = 8 << 20,   /* of KV: the pages of the first few hundred tokens */
+    NODE_PAGES_MAX = 1 << 24 /* of one class: kv/kv_book.h */
+};
 
 static void say_gone(void *ud, const char *text)
 {
@@ -40,7 +43,27 @@ static void advise(char *ret, size_t len, const bt_node_setup *s)
     if (s->kv_elem_bytes == 2) snprintf(ret, len, "; --kv-dtype int8 would hold %" PRIu64, tokens_of(s, 1));
 }
 
-bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *fault)
+/* Pages of window layers, and in *ret of the others, where both fit into `tokens` tokens of all layers. */
+static uint64_t window_pages(uint64_t *ret, const bt_node_setup *s, uint64_t tokens)
+{
+    const bt_hparams *h = &s->model->hp;
+    const uint64_t both = tokens / BT_NODE_PAGE_TOKENS, all = bt_kv_all_layers(h->global_every, h->layers),
+                   least = ((uint64_t)s->ctx_tokens + BT_NODE_PAGE_TOKENS - 1) / BT_NODE_PAGE_TOKENS,
+                   /* a window and the growth seldom begin with a page */
+        each = (h->window + (uint64_t)s->growth_tokens) / BT_NODE_PAGE_TOKENS + 2,
+                   wanted = s->sequences * (each < least ? each : least);
+    uint64_t windows = wanted > least ? wanted : least;
+    *ret = both;
+    if (!h->window) return 0;
+    if (!s->sequences || windows > both || !all) windows = both;
+    if (!s->sequences) return windows;
+    if (all) *ret = (both * h->layers - windows * (h->layers - all)) / all;
+    else *ret = s->sequences * least > both ? s->sequences * least : both;
+    if (*ret > NODE_PAGES_MAX) *ret = NODE_PAGES_MAX;
+    return windows;
+}
+
+bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
     const uint64_t tokens = tokens_of(s, s->kv_elem_bytes);
@@ -51,10 +74,23 @@ bt_err bt_node_setup_pages(bt_kv_pages **ret, const bt_node_setup *s, bt_fault *
                        "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
                        " bytes or more, or choose a smaller --ctx-size%s",
                        tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
-    const bt_err e = bt_kv_pages_new(ret, h->layers, h->kv_heads, h->head_dim, s->kv_elem_bytes,
-                                     BT_NODE_PAGE_TOKENS, tokens, fault);
-    if (e == BT_OK) bt_kv_pages_ready(*ret, READY_BYTES);
-    return e;
+    uint64_t all;
+    const uint64_t windows = window_pages(&all, s, tokens);
+    const bt_kv_memory_want want = {.layers = h->layers,
+                                    .kv_heads = h->kv_heads,
+                                    .head_dim = h->head_dim,
+                                    .elem_bytes = s->kv_elem_bytes,
+                                    .global_every = h->global_every,
+                                    .page_tokens = BT_NODE_PAGE_TOKENS,
+                                    .all_tokens = all * BT_NODE_PAGE_TOKENS,
+                                    .window_tokens = windows * BT_NODE_PAGE_TOKENS};
+    const bt_err e = bt_kv_memory_new(&ret->memory, &want, fault);
+    if (e < 0) return e;
+    ret->total = (uint32_t)all;
+    ret->windows = (uint32_t)windows;
+    if (ret->memory.all) bt_kv_pages_ready(ret->memory.all, READY_BYTES);
+    if (ret->memory.windows) bt_kv_pages_ready(ret->memory.windows, READY_BYTES);
+    return BT_OK;
 }
 
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx)
@@ -101,8 +137,7 @@ void bt_node_setup_class(char ret[BT_MSG_MAX_TEXT_BYTES + 1], bt_role role, cons
              BT_KERNELS_NUMERIC_VERSION);
 }
 
-bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_kv_pages *pages,
-                           bt_fault *fault)
+bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, uint32_t pages, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
     const bt_kv_dtype dtype = bt_kv_dtype_of(s->kv_elem_bytes);
@@ -113,12 +148,13 @@ bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, const bt_k
                        "prefill nodes cannot be told the address '%.100s': it must be 1 to %d printable "
                        "ASCII characters without spaces",
                        s->kv_endpoint, BT_MSG_MAX_ENDPOINT_BYTES);
-    *ret = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
-                          .role = s->role,
-                          .kv = {h->layers, h->kv_heads, h->head_dim, dtype},
-                          .ctx_tokens = (uint32_t)s->ctx_tokens,
-                          .pid = (uint64_t)getpid(),
-                          .kv_capacity_tokens = bt_kv_pages_total(pages) * BT_NODE_PAGE_TOKENS};
+    *ret = (bt_msg_hello){
+        .protocol = BT_PROTOCOL_VERSION,
+        .role = s->role,
+        .kv = {h->layers, h->kv_heads, h->head_dim, dtype, h->window, h->window ? h->global_every : 0},
+        .ctx_tokens = (uint32_t)s->ctx_tokens,
+        .pid = (uint64_t)getpid(),
+        .kv_capacity_tokens = (uint64_t)pages * BT_NODE_PAGE_TOKENS};
     snprintf(ret->node_id, sizeof ret->node_id, "%s", s->node_id);
     memcpy(ret->model_id, s->model->id, sizeof ret->model_id);
     /* for people: a long one may be cut */

@@ -17,7 +17,7 @@
  * Identity  A process is known by its incarnation: 128 random bits drawn at start. A request is (owner,
  *           number): the incarnation of the gateway that took it, and that gateway's counter. `attempt`
  *           starts at 1 and only the owner raises it. */
-#define BT_PROTOCOL_VERSION 4u
+#define BT_PROTOCOL_VERSION 5u
 
 enum {
     BT_MSG_MAX_PROMPT_TOKENS = 1 << 20, /* ids in Prefill */
@@ -91,11 +91,14 @@ typedef enum bt_msg_type {
 typedef struct bt_kv_shape {
     uint32_t layers, kv_heads, head_dim;
     bt_kv_dtype dtype;
+    uint32_t window, global_every; /* window: positions that window layers see; 0: there are none. global_every: see
+                                      bt_kv_sees_all (kernels/kv_view.h); 0 without windows */
 } bt_kv_shape;
 
 typedef struct bt_load { /* a node's own count of itself */
     uint32_t slots_total, slots_used, queued;
     uint64_t pages_total, pages_used, pages_cached, reservations, leases, rss_bytes;
+    uint64_t window_pages_total, window_pages_used, window_pages_cached; /* of window layers; 0: there are none */
     uint64_t overtakes; /* of D: reservations that began before one that had waited longer, since it started */
     uint64_t device_ns, device_ideal_ns, device_nj, paced_us, late_us; /* since it started, see bt_msg_device_work */
 } bt_load;
@@ -287,7 +290,8 @@ typedef struct bt_msg_first_token {
 } bt_msg_first_token;
 typedef struct bt_msg_prefill_done {
     uint64_t kv_bytes, kv_blocks, exposed_us, transfer_us; /* exposed: end of the last layer to Committed */
-    bt_digest16 kv_digest;                                 /* of the whole prompt's KV in the neutral layout */
+    bt_digest16 kv_digest; /* of the whole prompt's KV in the neutral layout, of rows that were not sent too; of D 0
+                              where it began with a kept prefix whose first rows of window layers are gone */
 } bt_msg_prefill_done;
 typedef struct bt_msg_failed {
     int32_t code;

@@ -25,6 +25,9 @@ static void put_load(Bt__Load *ret, const bt_load *l)
     ret->paced_us = l->paced_us;
     ret->late_us = l->late_us;
     ret->overtakes = l->overtakes;
+    ret->window_pages_total = l->window_pages_total;
+    ret->window_pages_used = l->window_pages_used;
+    ret->window_pages_cached = l->window_pages_cached;
 }
 
 static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
@@ -45,6 +48,9 @@ static void get_load(bt_msg_checker *c, bt_load *ret, const Bt__Load *l)
     ret->paced_us = l->paced_us;
     ret->late_us = l->late_us;
     ret->overtakes = l->overtakes;
+    ret->window_pages_total = l->window_pages_total;
+    ret->window_pages_used = l->window_pages_used;
+    ret->window_pages_cached = l->window_pages_cached;
 }
 
 static void put_engine(bt_msg_scratch *s, const bt_msg_engine *g)
@@ -113,6 +119,8 @@ static ProtobufCMessage *fill_hello(bt_msg_scratch *s, const bt_msg *m)
     s->kv.kv_heads = h->kv.kv_heads;
     s->kv.head_dim = h->kv.head_dim;
     s->kv.dtype = (Bt__KvDtype)h->kv.dtype;
+    s->kv.window = h->kv.window;
+    s->kv.global_every = h->kv.global_every;
     put_load(&s->load, &h->load);
     b->protocol = h->protocol;
     b->role = (Bt__Role)h->role;
@@ -153,7 +161,8 @@ static void read_hello(bt_msg_checker *c, bt_msg *m, const ProtobufCMessage *bod
     bt_msg_body_get_text(c, "model_name", h->model_name, sizeof h->model_name, b->model_name);
     bt_msg_body_get_text(c, "exactness", h->exactness, sizeof h->exactness, b->exactness);
     if (bt_msg_body_present(c, "kv", b->kv))
-        h->kv = (bt_kv_shape){b->kv->layers, b->kv->kv_heads, b->kv->head_dim, (bt_kv_dtype)b->kv->dtype};
+        h->kv = (bt_kv_shape){b->kv->layers, b->kv->kv_heads,    b->kv->head_dim, (bt_kv_dtype)b->kv->dtype,
+                              b->kv->window, b->kv->global_every};
     h->ctx_tokens = b->ctx_tokens;
     h->kv_capacity_tokens = b->kv_capacity_tokens;
     bt_msg_body_get_text(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint, b->kv_endpoint);
@@ -181,6 +190,8 @@ static void check_hello(bt_msg_checker *c, const bt_msg *m)
     bt_msg_body_range(c, "kv.kv_heads", h->kv.kv_heads, 1, BT_KV_MAX_HEADS);
     bt_msg_body_range(c, "kv.head_dim", h->kv.head_dim, 1, BT_KV_MAX_HEAD_DIM);
     bt_msg_body_range(c, "kv.dtype", h->kv.dtype, BT_KV_F16, BT_KV_INT8);
+    bt_msg_body_range(c, "kv.window", h->kv.window, 0, BT_KV_MAX_TOKENS);
+    bt_msg_body_range(c, "kv.global_every", h->kv.global_every, 0, h->kv.window ? h->kv.layers : 0);
     bt_msg_body_range(c, "ctx_tokens", h->ctx_tokens, 1, BT_KV_MAX_TOKENS);
     if (h->role == BT_ROLE_DECODE) bt_msg_body_name(c, "kv_endpoint", h->kv_endpoint, sizeof h->kv_endpoint);
     else if (h->kv_endpoint[0]) bt_msg_body_fail(c, "kv_endpoint is set by a prefill node");

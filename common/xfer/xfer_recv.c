@@ -5,12 +5,23 @@
 
 #include <string.h>
 
+uint32_t bt_xfer_first_token(const bt_kv_shape *shape, uint32_t layer, uint32_t prompt_tokens)
+{
+    if (!shape->window || prompt_tokens <= shape->window || bt_kv_sees_all(shape->global_every, layer))
+        return 0;
+    return (prompt_tokens - shape->window) / BT_XFER_WINDOW_TOKENS * BT_XFER_WINDOW_TOKENS;
+}
+
 bt_err bt_xfer_recv_init(bt_xfer_recv *r, const bt_kv_shape *shape, uint32_t prompt_tokens, bt_fault *fault)
 {
     bt_kv_cover *cover = NULL;
     bt_err e = bt_kv_cover_new(&cover, shape->layers, prompt_tokens, fault);
     if (e < 0) return e;
     *r = (bt_xfer_recv){.cover = cover, .shape = *shape, .prompt_tokens = prompt_tokens};
+    for (uint32_t layer = 0; layer < shape->layers; layer++) {
+        const uint32_t first = bt_xfer_first_token(shape, layer, prompt_tokens);
+        if (first) (void)bt_kv_cover_mark(cover, &(bt_kv_range){layer, 0, first}, NULL);
+    }
     return BT_OK;
 }
 

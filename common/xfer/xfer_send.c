@@ -28,12 +28,13 @@ void bt_xfer_send_done(bt_xfer_send *s)
 
 void bt_xfer_send_start(bt_xfer_send *s, const bt_xfer_send_plan *plan)
 {
-    s->layers = plan->layers;
+    s->layers = plan->shape->layers;
     s->prompt_tokens = plan->prompt_tokens;
     s->block_tokens = plan->block_tokens;
     for (uint32_t l = 0; l < s->layers; l++) {
         s->ready[l] = plan->ready_tokens;
-        s->sent[l] = plan->skip_tokens;
+        const uint32_t first = bt_xfer_first_token(plan->shape, l, plan->prompt_tokens);
+        s->sent[l] = first > plan->skip_tokens ? first : plan->skip_tokens;
     }
     s->again_len = 0;
     s->unanswered = 0;

@@ -1,6 +1,6 @@
 #ifndef BT_XFER_SEND_H
 #define BT_XFER_SEND_H
-#include "wire/msg.h"
+#include "xfer/xfer_recv.h"
 
 /* The sending side of one hand-off: which block goes next, when to Commit, what to send again. Pure; a part of the
  * prefill brain. Rows become ready layer by layer in ascending token order, so two marks a layer are enough. Rows that
@@ -21,9 +21,11 @@ bt_err bt_xfer_send_init(bt_xfer_send *s, uint32_t layers_max, uint32_t extra);
 void bt_xfer_send_done(bt_xfer_send *s);
 /* Begins a transfer. skip_tokens and ready_tokens are multiples of 16 or prompt_tokens. */
 typedef struct bt_xfer_send_plan {
-    uint32_t layers, prompt_tokens;
+    const bt_kv_shape *shape; /* read during the call */
+    uint32_t prompt_tokens;
     uint32_t block_tokens; /* longest block, a multiple of 16 */
-    uint32_t skip_tokens;  /* in place at the receiver in every layer: sent only if the receiver asks */
+    uint32_t skip_tokens;  /* in place at the receiver in every layer: sent only if the receiver asks, like rows of
+                              window layers before bt_xfer_first_token */
     uint32_t ready_tokens; /* rows of every layer that exist from the start */
     bool held;             /* see above */
 } bt_xfer_send_plan;

@@ -44,6 +44,14 @@ static void open_link(dc_brain *b, dc_link *l, const bt_msg *m)
     bt_xfer_grant_open(&l->grant, b->cfg.window_bytes > least ? b->cfg.window_bytes : least);
 }
 
+/* "", or ", a window of 512, global every 6". */
+static const char *window_words(char ret[static 48], const bt_kv_shape *kv)
+{
+    ret[0] = 0;
+    if (kv->window) snprintf(ret, 48, ", a window of %u, global every %u", kv->window, kv->global_every);
+    return ret;
+}
+
 static void on_bulk_hello(dc_brain *b, const bt_msg *m)
 {
     const bt_msg_hello *h = &m->u.hello, *own = &b->cfg.hello;
@@ -54,13 +62,15 @@ static void on_bulk_hello(dc_brain *b, const bt_msg *m)
     if (memcmp(h->model_id, own->model_id, sizeof own->model_id) != 0 ||
         memcmp(&h->kv, &own->kv, sizeof own->kv) != 0) {
         char text[BT_MSG_MAX_TEXT_BYTES + 1];
+        char windows[2][48];
         snprintf(text, sizeof text,
-                 "model %02x%02x%02x%02x.. with %ux%ux%u KV of %s, but this node has %02x%02x%02x%02x.. "
-                 "with %ux%ux%u of %s",
+                 "model %02x%02x%02x%02x.. with %ux%ux%u KV of %s%s, but this node has %02x%02x%02x%02x.. "
+                 "with %ux%ux%u of %s%s",
                  h->model_id[0], h->model_id[1], h->model_id[2], h->model_id[3], h->kv.layers, h->kv.kv_heads,
-                 h->kv.head_dim, bt_kv_dtype_name(h->kv.dtype), own->model_id[0], own->model_id[1],
-                 own->model_id[2], own->model_id[3], own->kv.layers, own->kv.kv_heads, own->kv.head_dim,
-                 bt_kv_dtype_name(own->kv.dtype));
+                 h->kv.head_dim, bt_kv_dtype_name(h->kv.dtype), window_words(windows[0], &h->kv),
+                 own->model_id[0], own->model_id[1], own->model_id[2], own->model_id[3], own->kv.layers,
+                 own->kv.kv_heads, own->kv.head_dim, bt_kv_dtype_name(own->kv.dtype),
+                 window_words(windows[1], &own->kv));
         say_reject(b, &m->from, BT_EFORMAT, text);
         return;
     }

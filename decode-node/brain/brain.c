@@ -194,7 +194,8 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
         c->slots < 1 || c->slots > 1024 || c->waiting_max > 1024 || c->pages_total < 1 ||
         c->page_tokens < 1 || c->page_tokens > 256 || c->page_tokens % BT_KV_UNIT_TOKENS ||
         c->links_max < 1 || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
-        bt_xfer_block_bytes(&c->hello.kv, 1) == 0)
+        bt_xfer_block_bytes(&c->hello.kv, 1) == 0 ||
+        (c->hello.kv.window && c->page_tokens > BT_XFER_WINDOW_TOKENS))
         return bt_fail(fault, BT_EARG, "decode node: a limit of its configuration is zero or out of range");
     dc_brain *b = calloc(1, sizeof *b);
     if (!b || bt_attempts_new(&b->attempts, c->slots, c->waiting_max) < 0) {
@@ -214,8 +215,15 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
     b->acts = malloc(b->acts_cap * sizeof *b->acts);
     const uint32_t longest =
         (uint32_t)(((uint64_t)c->hello.ctx_tokens + c->page_tokens - 1) / c->page_tokens);
-    bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots,
-                              longest < c->pages_total ? longest : c->pages_total, c->prompts, fault);
+    const uint32_t seq_pages = longest < c->pages_total ? longest : c->pages_total;
+    bt_err e = c->hello.kv.window && c->window_pages_total < seq_pages
+                   ? bt_fail(fault, BT_EARG, "decode node: %u pages of window layers, a sequence has %u",
+                             c->window_pages_total, seq_pages)
+                   : BT_OK;
+    if (e == BT_OK)
+        e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, seq_pages, c->prompts, fault);
+    if (e == BT_OK && c->hello.kv.window)
+        e = bt_kv_book_add_windows(b->book, c->window_pages_total, c->hello.kv.window, fault);
     if (e == BT_OK && (!b->records || !b->links || !b->acts || dc_orders_new(b) < 0))
         e = bt_fail(fault, BT_ENOMEM, "decode node: out of memory");
     if (e < 0) {
@@ -249,6 +257,9 @@ bt_load dc_brain_load(const dc_brain *b)
     load.pages_total = b->cfg.pages_total;
     load.pages_used = bt_kv_book_used(b->book);
     load.pages_cached = bt_kv_book_cached(b->book);
+    load.window_pages_total = b->cfg.window_pages_total;
+    load.window_pages_used = bt_kv_book_windows_used(b->book);
+    load.window_pages_cached = bt_kv_book_windows_cached(b->book);
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
     load.reservations = b->reserved;

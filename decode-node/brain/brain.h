@@ -48,6 +48,10 @@
  *     exactness of a prefill engine, for a remote attempt Reserve.prefill_class. A remote attempt starts with the kept
  *     prefix (RESERVED.covered_tokens), up to the whole prompt; a local one with all but the last token at most, since
  *     the last token makes token 0. Rows that decoding made are never kept.
+ *   - Window layers have pages of their own. Of a prompt that comes from a prefill node they are held from
+ *     bt_xfer_first_token on; of one that is computed here all, until its digest is made. While a sequence grows, the
+ *     window pages that no later row sees go back. A prefix is kept up to a boundary b for others as long as window
+ *     pages are there for the window before b (kv/kv_book.h). Room means room for both kinds of page.
  *   - A block or COMMIT counts only from the incarnation and key that Reserve named, with the ticket, and from an
  *     engine of its class.
  *
@@ -67,17 +71,19 @@ typedef struct dc_config {
     uint32_t gateways;  /* 1..BT_GATES_MAX control links, addressed by index */
     uint32_t slots;     /* attempts at once, 1..1024 */
     uint32_t pages_total, page_tokens; /* page_tokens: a multiple of 16, at most 256 */
-    bt_prompt_by prompts;              /* prefixes are known by ids, in simulations by hashes */
-    uint32_t growth_tokens;            /* counted for each sequence beside its prompt */
-    uint32_t waiting_max;              /* reservations that may wait for a slot or pages, 0..1024 */
-    uint32_t overtake_max;             /* how often each of them may be passed, */
-    int64_t overtake_us;               /* and for how long after it came */
-    uint32_t swap_pages;               /* of the swap store; 0: there is none */
-    bool can_prefill;                  /* true: hello.prefill_exactness names the class */
-    int64_t preempted_us;              /* the longest wait for pages; 20 s */
-    int64_t alive_us;   /* 10 s: where the worker has made no token for so long and gets on, PREFILL_ACCEPTED
-                           goes for all that run */
-    uint32_t links_max; /* the most prefill nodes at a time; the one idle longest makes room */
+    uint32_t window_pages_total; /* of window layers: as many as a sequence of ctx_tokens has pages, or pages_total;
+                                    0 where hello.kv has no window */
+    bt_prompt_by prompts;        /* prefixes are known by ids, in simulations by hashes */
+    uint32_t growth_tokens;      /* counted for each sequence beside its prompt */
+    uint32_t waiting_max;        /* reservations that may wait for a slot or pages, 0..1024 */
+    uint32_t overtake_max;       /* how often each of them may be passed, */
+    int64_t overtake_us;         /* and for how long after it came */
+    uint32_t swap_pages;         /* of the swap store; 0: there is none */
+    bool can_prefill;            /* true: hello.prefill_exactness names the class */
+    int64_t preempted_us;        /* the longest wait for pages; 20 s */
+    int64_t alive_us;            /* 10 s: where the worker has made no token for so long and gets on, PREFILL_ACCEPTED
+                                    goes for all that run */
+    uint32_t links_max;          /* the most prefill nodes at a time; the one idle longest makes room */
     /* bytes of blocks that a link may have under way and not yet placed; at least eight blocks of 256 tokens */
     uint64_t window_bytes;
     uint32_t lease_max_ms; /* longer leases are cut to this; 60 s */
@@ -208,7 +214,7 @@ typedef struct dc_action {
         } drop;
         struct {
             uint32_t slot, pages_len;
-            const uint32_t *pages;
+            const uint32_t *pages, *windows; /* windows: of window layers, with BT_KV_NO_PAGE; NULL without a window */
             bool is_growth; /* of a running slot: its old pages and more; the shell passes them to the worker */
         } set;
         struct {

@@ -91,12 +91,12 @@ struct dc_brain {
     bt_order running; /* running sequences, the youngest first */
     bt_order line;    /* reservations that wait, the oldest first */
     uint32_t line_len;
-    bool line_changed;      /* since the last look at the line; at that look: */
-    int64_t line_room;      /* pages free and not counted */
-    uint32_t line_held;     /* slots held */
-    bool line_held_up;      /* sequences waited for pages */
+    bool line_changed;               /* since the last look at the line; at that look: */
+    int64_t line_room, line_windows; /* pages free and not counted */
+    uint32_t line_held;              /* slots held */
+    bool line_held_up;               /* sequences waited for pages */
     uint64_t counted_pages; /* counted for reserved and running sequences beside the pages that they hold: until their
-                               first tokens, and some growth */
+                               first tokens, and some growth; as many window pages */
     uint32_t waiting_len, leaving, preempting, reserved; /* leaving: will give pages back */
     int64_t cautious_until_us;                           /* more growth is counted until then */
     uint64_t epochs, ages, rss_bytes;
@@ -138,7 +138,10 @@ bool dc_orders_agree(const dc_brain *b);    /* compares the orders with all reco
 /* whether there is room for the prompt and the growth counted for it; settled */
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w);
 bool dc_memory_is_cautious(const dc_brain *b);
-int64_t dc_memory_free(const dc_brain *b); /* pages free and not counted for anybody; less than 0: more are counted */
+/* Pages free and not counted for anybody; less than 0: more are counted. _windows: of window layers; without windows
+ * INT64_MAX. */
+int64_t dc_memory_free(const dc_brain *b);
+int64_t dc_memory_free_windows(const dc_brain *b);
 /* gives r the pages of its prompt; returns the rows in place, in shared pages */
 uint32_t dc_memory_place_prompt(dc_brain *b, dc_record *r);
 /* `rows` rows are in place in every layer: keeps those of the prompt. */
@@ -148,6 +151,8 @@ bool dc_memory_waits(const dc_record *r);       /* for pages */
 /* pages counted for a reserved or running r beside those it holds: until its first tokens, and some growth; else 0 */
 uint32_t dc_memory_counted(const dc_brain *b, const dc_record *r);
 uint32_t dc_memory_pages(const dc_brain *b, const dc_record *r); /* how many r holds */
+/* Gives the window pages of a running r back that no later row sees. */
+void dc_memory_forward(dc_brain *b, const dc_record *r);
 bool dc_memory_grow(dc_brain *b, dc_record *r); /* gives r the pages that it waits for; false: too few are free */
 /* For a preempted r. _swap_out: its rows go to the swap store, its pages become free; false: the store has no room.
  * _bring_back: r gets pages again; false: too few are free. *ret_rows: rows in place, swapped in or shared. */

@@ -22,6 +22,7 @@ static void set_pages(dc_brain *b, const dc_record *r, bool is_growth)
     dc_action *a = dc_act(b, DC_DO_SET_PAGES);
     a->u.set.slot = r->a->slot;
     a->u.set.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.set.pages_len);
+    a->u.set.windows = bt_kv_book_windows(b->book, r->a->slot);
     a->u.set.is_growth = is_growth;
 }
 
@@ -52,6 +53,22 @@ static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t
 {
     const uint64_t growth = (uint64_t)known + (is_cautious ? DC_CAUTION : 1) * (uint64_t)b->cfg.growth_tokens;
     return w->prompt_tokens + (growth < w->max_tokens ? growth : w->max_tokens);
+}
+
+/* The first row of window layers that a row at `row` sees. */
+static uint32_t window_begin(const dc_brain *b, uint32_t row)
+{
+    const uint32_t window = b->cfg.hello.kv.window;
+    return row + 1 > window ? row + 1 - window : 0;
+}
+
+/* The pages before those that window layers hold of a prompt when it begins. */
+static uint32_t skipped(const dc_brain *b, const bt_msg_reserve *w, bool is_here)
+{
+    const bt_kv_shape *kv = &b->cfg.hello.kv;
+    /* whatever the layer: all window layers begin alike */
+    const bt_kv_shape windows = {.window = kv->window};
+    return is_here ? 0 : bt_xfer_first_token(&windows, 0, w->prompt_tokens) / b->cfg.page_tokens;
 }
 
 /* ---- reservations ------------------------------------------------------------------------------- */
@@ -86,20 +103,31 @@ int64_t dc_memory_free(const dc_brain *b)
     return (int64_t)bt_kv_book_room(b->book) - (int64_t)b->counted_pages;
 }
 
+int64_t dc_memory_free_windows(const dc_brain *b)
+{
+    if (!b->cfg.hello.kv.window) return INT64_MAX;
+    return (int64_t)bt_kv_book_windows_room(b->book) - (int64_t)b->counted_pages;
+}
+
 bool dc_memory_has_room(dc_brain *b, const bt_msg_reserve *w)
 {
     if (b->waiting_len > 0 || b->preempting > 0) return false;
     /* Prompts are matched only where it depends on what they share. */
     const int64_t all = pages_for(b, with_growth(b, w, w->generated_len, dc_memory_is_cautious(b))),
-                  free = dc_memory_free(b);
-    if (all <= free) return true;
+                  free = dc_memory_free(b), windows = dc_memory_free_windows(b),
+                  skip = skipped(b, w, w->is_local);
+    if (all <= free && all - skip <= windows) return true;
     if (all - w->prompt_tokens / b->cfg.page_tokens > free) return false;
     const uint64_t class = BT_BREAK(wrong_class_shared) ? 0 : w->is_local ? b->own_class : w->prefill_class;
     const bt_prompt_view prompt = prompt_of(w);
     const uint32_t most = most_shared(w, w->is_local),
                    shared = bt_kv_book_match(b->book, class, &prompt, most);
-    return (int64_t)b->counted_pages + all - shared / b->cfg.page_tokens <=
-           bt_kv_book_room_after(b->book, class, &prompt, most);
+    uint32_t windows_after;
+    const int64_t has = shared / b->cfg.page_tokens,
+                  after = bt_kv_book_room_after(b->book, class, &prompt, most, &windows_after);
+    if ((int64_t)b->counted_pages + all - has > after) return false;
+    return !b->cfg.hello.kv.window ||
+           (int64_t)b->counted_pages + all - (has > skip ? has : skip) <= windows_after;
 }
 
 /* Gives r pages for `tokens` rows, at least the prompt's, with shared pages for its kept prefix. Returns the
@@ -109,6 +137,7 @@ static uint32_t place(dc_brain *b, dc_record *r, uint32_t tokens, bool is_here)
     const bt_prompt_view prompt = prompt_of(&r->wish);
     const uint32_t shared = bt_kv_book_share(b->book, r->a->slot, BT_BREAK(wrong_class_shared) ? 0 : r->class,
                                              &prompt, most_shared(&r->wish, is_here));
+    bt_kv_book_forward(b->book, r->a->slot, skipped(b, &r->wish, is_here) * b->cfg.page_tokens);
     hold(b, r, tokens);
     set_pages(b, r, false);
     return r->covered_tokens = shared;
@@ -142,8 +171,16 @@ void dc_memory_drop(dc_brain *b, dc_record *r)
 
 /* ---- growth, preemption, return ------------------------------------------------------------------ */
 
+/* A sequence that replays runs rows behind its last token. */
+void dc_memory_forward(dc_brain *b, const dc_record *r)
+{
+    if (b->cfg.hello.kv.window && !r->is_behind && r->ids_len > 0)
+        bt_kv_book_forward(b->book, r->a->slot, window_begin(b, r->wish.prompt_tokens + r->ids_len - 1));
+}
+
 bool dc_memory_grow(dc_brain *b, dc_record *r)
 {
+    dc_memory_forward(b, r);
     if (!bt_kv_book_hold(b->book, r->a->slot, r->need_tokens)) return false;
     set_pages(b, r, true);
     r->need_tokens = 0;
@@ -167,12 +204,16 @@ bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
 bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
 {
     const uint32_t tokens = r->wish.prompt_tokens + r->ids_len; /* the row of the next token too */
-    if (pages_for(b, with_growth(b, &r->wish, r->ids_len, r->is_cautious)) > bt_kv_book_room(b->book))
+    const uint32_t pages = pages_for(b, with_growth(b, &r->wish, r->ids_len, r->is_cautious)),
+                   begin = r->swap_pages ? window_begin(b, r->rows) : 0;
+    if (pages > bt_kv_book_room(b->book)) return false;
+    if (b->cfg.hello.kv.window && pages - begin / b->cfg.page_tokens > bt_kv_book_windows_room(b->book))
         return false;
     if (r->swap_pages == 0) {
         *ret_rows = place(b, r, tokens, true);
         return true;
     }
+    bt_kv_book_forward(b->book, r->a->slot, begin);
     hold(b, r, tokens); /* all its own: rows are written from the first on */
     set_pages(b, r, false);
     swap(b, DC_DO_SWAP_IN, r);

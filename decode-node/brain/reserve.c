@@ -161,12 +161,14 @@ void dc_reserve_settle(dc_brain *b)
         turn_away(b, in_line(b, at), BT_EAGAIN, 100, "this node is draining");
     /* Nothing has become free: nobody behind the last look fits either. */
     if (b->line_len == 0 || BT_BREAK(line_forgotten) ||
-        (!b->line_changed && dc_memory_free(b) <= b->line_room && b->attempts.held >= b->line_held &&
+        (!b->line_changed && dc_memory_free(b) <= b->line_room &&
+         dc_memory_free_windows(b) <= b->line_windows && b->attempts.held >= b->line_held &&
          (b->waiting_len > 0 || b->preempting > 0) >= b->line_held_up))
         return;
     while (b->line_len > 0 && serve_line(b)) dc_orders_settle(b);
     b->line_changed = false;
     b->line_room = dc_memory_free(b);
+    b->line_windows = dc_memory_free_windows(b);
     b->line_held = b->attempts.held;
     b->line_held_up = b->waiting_len > 0 || b->preempting > 0;
 }

@@ -41,6 +41,7 @@ void dc_work_first(dc_brain *b, const dc_event *ev)
         r->acked = 1; /* FIRST_TOKEN brings it, not TOKENS */
         b->n.tokens++;
     }
+    dc_memory_forward(b, r); /* the digest is made */
     if (!r->wish.is_local || r->first_told || r->wish.generated_len > 0) {
         bt_msg_device_work_add(&r->device, &f->device); /* computed again: no FIRST_TOKEN will carry it */
         return;

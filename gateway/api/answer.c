@@ -166,6 +166,12 @@ static json_t *warnings(const gw_answer_report *r)
     return r->brings_bos ? json_pack("[s]", own_bos) : json_array();
 }
 
+static bool has_digest(const gw_answer_report *r)
+{
+    static const bt_digest16 none;
+    return r->has_kv && memcmp(&r->kv_digest, &none, sizeof none) != 0;
+}
+
 static json_t *baton(const gw_answer_report *r)
 {
     char hex[BT_HASH_HEX_CHARS];
@@ -182,7 +188,7 @@ static json_t *baton(const gw_answer_report *r)
         r->has_kv ? count(r->kv_bytes) : json_null(), "kv_exposed_ms",
         r->has_kv ? ms(r->kv_exposed_us) : json_null(), "kv_transfer_ms",
         r->has_kv ? ms(r->kv_transfer_us) : json_null(), "kv_digest",
-        r->has_kv ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(), "prefilled_by",
+        has_digest(r) ? json_string(bt_hash_hex(hex, r->kv_digest.bytes)) : json_null(), "prefilled_by",
         words(r->prefilled_by), "attempts", count(r->attempts), "recoveries", count(r->recoveries),
         "cached_tokens", count(r->cached_tokens), "covered_tokens", count(r->covered_tokens), "first_logits",
         logit_list(r));

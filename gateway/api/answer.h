@@ -49,8 +49,8 @@ typedef struct gw_answer_report {
     uint32_t decode_steps;
     uint64_t kv_bytes, kv_exposed_us, kv_transfer_us; /* has_kv: bytes; from the last layer, and from the first block,
                                                          to the last block in place */
-    bt_digest16 kv_digest;
-    bt_msg_work work; /* of the prompt, with has_prefill */
+    bt_digest16 kv_digest;                            /* with has_kv; 0: there is none */
+    bt_msg_work work;                                 /* of the prompt, with has_prefill */
     gw_device_facts device;
     const bt_msg_engine *engine; /* of the prefill node; NULL: not known */
     uint32_t top_len;            /* highest logits of token 0 */

@@ -304,7 +304,8 @@ static json_t *node(const gw_node *n, int64_t now_us)
     char own[BT_MSG_MAX_TEXT_BYTES + 1];
     const bool is_decode = n->hello.role == BT_ROLE_DECODE;
     return json_pack(
-        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}",
+        "{s:s,s:s,s:o,s:s,s:s?,s:s,s:s,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:"
+        "o,s:o}",
         "id", n->hello.node_id, "role", is_decode ? "decode" : "prefill", "pid",
         n->state == GW_NODE_GONE ? json_null() : count(n->hello.pid), "state", gw_node_state_name(n->state),
         "endpoint", is_decode ? shown(endpoint, sizeof endpoint, n->hello.kv_endpoint) : NULL, "incarnation",
@@ -316,7 +317,9 @@ static json_t *node(const gw_node *n, int64_t now_us)
         "kv_capacity_tokens", count(n->hello.kv_capacity_tokens), "slots_total", count(n->load.slots_total),
         "slots_used", count(n->load.slots_used), "queued", count(n->load.queued), "pages_total",
         count(n->load.pages_total), "pages_used", count(n->load.pages_used), "pages_cached",
-        count(n->load.pages_cached), "reservations", count(n->load.reservations), "leases",
+        count(n->load.pages_cached), "window_pages_total", count(n->load.window_pages_total),
+        "window_pages_used", count(n->load.window_pages_used), "window_pages_cached",
+        count(n->load.window_pages_cached), "reservations", count(n->load.reservations), "leases",
         count(n->load.leases), "attempts", count(n->attempts), "rss_bytes", count(n->load.rss_bytes),
         "silent_ms", count((uint64_t)((now_us - n->heard_us) / 1000)));
 }

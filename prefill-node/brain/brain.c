@@ -400,6 +400,9 @@ bt_load pf_brain_load(const pf_brain *b)
     load.pages_total = b->cfg.pages_total;
     load.pages_used = bt_kv_book_used(b->book);
     load.pages_cached = bt_kv_book_cached(b->book);
+    load.window_pages_total = b->cfg.hello.kv.window ? b->cfg.pages_total : 0;
+    load.window_pages_used = bt_kv_book_windows_used(b->book);
+    load.window_pages_cached = bt_kv_book_windows_cached(b->book);
     load.rss_bytes = b->rss_bytes;
     bt_attempts_load_device(&load, &b->device);
     load.queued = b->waiting_len;

@@ -35,8 +35,9 @@
  * Pages are numbers of a bt_kv_book. A prompt takes all of its pages when it is accepted and keeps them until RELEASE:
  * the pool is the send buffer, and no decode node may have more than half of it under way, unless it is empty
  * otherwise. Computed whole pages are kept as prefixes of other prompts, even those of an attempt that ends early. Kept
- * rows are not computed again (COMPUTE's from_row), and rows that the decode node has (PREFILL's covered_tokens) are
- * not sent.
+ * rows are not computed again (COMPUTE's from_row), and rows that the decode node has (PREFILL's covered_tokens) or
+ * does not hold (bt_xfer_first_token) are not sent. Window layers have pages of their own, one for each page of the
+ * others: their rows stay with them, because the digest is of all.
  *
  * Always true, in production by asserts, in tests/world by a look at everything:
  *   - a page is free, or held as often as tables name it; pages that are read or written are never free
@@ -64,7 +65,8 @@ typedef struct pf_config {
     uint32_t workers;      /* runs at once, 1..slots; 1 where share_tokens or short_tokens are not 0 */
     uint32_t share_tokens; /* the most tokens of a batch; 0: each prompt runs alone */
     uint32_t short_tokens; /* of a short prompt, at most; 0: prompts run in order of arrival, and no slot is kept */
-    uint32_t pages_total, page_tokens; /* the KV pool; a page is a multiple of 16 tokens, at most 256 */
+    uint32_t pages_total, page_tokens; /* the KV pool, and as many pages of window layers where hello.kv has a window; a
+                                          page is a multiple of 16 tokens, at most 256 */
     bt_prompt_by prompts;              /* prefixes are known by ids, in simulations by hashes */
     uint32_t links_max;                /* decode nodes at once */
     uint32_t min_overlap_tokens;       /* 64; at most block_tokens */
@@ -209,7 +211,7 @@ typedef struct pf_action {
             bt_request_ref ref; /* whose prompt it is, and which attempt */
             const int32_t *ids;
             uint32_t ids_len;
-            const uint32_t *pages;
+            const uint32_t *pages, *windows; /* windows: of window layers; NULL without a window */
             uint32_t pages_len, from_row;
             uint32_t covered_tokens; /* rows of these tokens are not sent */
             bool is_whole;           /* blocks go only when all rows are computed */

@@ -16,7 +16,10 @@ bt_err pf_pages_new(pf_brain *b, bt_fault *fault)
     b->class = bt_hash64(c->hello.exactness, strlen(c->hello.exactness));
     b->counted = calloc(c->pages_total, sizeof *b->counted);
     if (!b->counted) return bt_fail(fault, BT_ENOMEM, "prefill node: out of memory");
-    return bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest, c->prompts, fault);
+    bt_err e = bt_kv_book_new(&b->book, c->pages_total, c->page_tokens, c->slots, longest, c->prompts, fault);
+    if (e == BT_OK && c->hello.kv.window)
+        e = bt_kv_book_add_windows(b->book, c->pages_total, c->hello.kv.window, fault);
+    return e;
 }
 
 void pf_pages_free(pf_brain *b)

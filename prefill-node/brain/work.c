@@ -52,7 +52,7 @@ static uint32_t gather(pf_brain *b, pf_record *first, next_fn *behind, uint32_t 
 
 static void start(pf_brain *b, pf_record *r, uint32_t with)
 {
-    const bt_xfer_send_plan plan = {.layers = b->cfg.hello.kv.layers,
+    const bt_xfer_send_plan plan = {.shape = &b->cfg.hello.kv,
                                     .prompt_tokens = r->prompt.tokens,
                                     .block_tokens = b->cfg.block_tokens,
                                     .skip_tokens = r->covered_tokens,
@@ -71,6 +71,7 @@ static void start(pf_brain *b, pf_record *r, uint32_t with)
     a->u.compute.ids = r->prompt.ids;
     a->u.compute.ids_len = r->prompt.tokens;
     a->u.compute.pages = bt_kv_book_table(b->book, r->a->slot, &a->u.compute.pages_len);
+    a->u.compute.windows = bt_kv_book_windows(b->book, r->a->slot);
     a->u.compute.from_row = r->from_row;
     a->u.compute.covered_tokens = r->covered_tokens;
     a->u.compute.is_whole = plan.held;

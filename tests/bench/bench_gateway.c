@@ -59,7 +59,7 @@ static void join(bench *k, uint32_t i, uint32_t slots)
     bt_msg_hello *h = &m.u.hello;
     h->protocol = BT_PROTOCOL_VERSION;
     h->role = i % 2 ? BT_ROLE_DECODE : BT_ROLE_PREFILL;
-    h->kv = (bt_kv_shape){2, 2, 64, BT_KV_F16};
+    h->kv = (bt_kv_shape){2, 2, 64, BT_KV_F16, 0, 0};
     h->ctx_tokens = h->kv_capacity_tokens = 1 << 20;
     h->load.slots_total = slots;
     snprintf(h->node_id, sizeof h->node_id, "node-%u", i);

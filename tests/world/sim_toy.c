@@ -3,7 +3,7 @@
 #include "base/num.h"
 #include "base/rng.h"
 
-bt_kv_shape sim_toy_shape(void) { return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16}; }
+bt_kv_shape sim_toy_shape(void) { return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16, 0, 0}; }
 
 void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len, uint32_t rule)
 {

@@ -114,7 +114,7 @@ bt_msg gateway_kit_hello(bt_incarnation who)
     m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
                                .role = is_prefill ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
                                .model_id = {5},
-                               .kv = {2, 1, 2, BT_KV_F16},
+                               .kv = {2, 1, 2, BT_KV_F16, 0, 0},
                                .ctx_tokens = 100,
                                .kv_capacity_tokens = 100,
                                .load = {.slots_total = 8}};

@@ -39,6 +39,9 @@ static void fill_load(bt_load *l)
     l->pages_total = UINT64_MAX;
     l->pages_used = 1ull << 63;
     l->pages_cached = 5;
+    l->window_pages_total = UINT64_MAX - 2;
+    l->window_pages_used = 1ull << 62;
+    l->window_pages_cached = 4;
     l->reservations = 6;
     l->leases = 7;
     l->rss_bytes = 1ull << 40;
@@ -110,7 +113,7 @@ static void make_hello(bt_msg_hello *h)
     fill_text(h->model_name, sizeof h->model_name);
     fill_text(h->exactness, sizeof h->exactness);
     fill_text(h->prefill_exactness, sizeof h->prefill_exactness);
-    h->kv = (bt_kv_shape){256, 256, 256, BT_KV_F32};
+    h->kv = (bt_kv_shape){256, 256, 256, BT_KV_F32, 1 << 20, 256};
     h->ctx_tokens = 1 << 20;
     h->kv_capacity_tokens = UINT64_MAX;
     fill_name(h->kv_endpoint, sizeof h->kv_endpoint);

@@ -226,8 +226,8 @@ static void greet(end *e, bt_role role)
 {
     bt_msg m = {.type = BT_MSG_HELLO, .from = name(1)};
     m.u.hello = (bt_msg_hello){
-        .protocol = BT_PROTOCOL_VERSION, .role = role,     .node_id = "attacker",   .model_id = {1},
-        .kv = {1, 1, 8, BT_KV_F16},      .ctx_tokens = 16, .kv_capacity_tokens = 16};
+        .protocol = BT_PROTOCOL_VERSION,  .role = role,     .node_id = "attacker",   .model_id = {1},
+        .kv = {1, 1, 8, BT_KV_F16, 0, 0}, .ctx_tokens = 16, .kv_capacity_tokens = 16};
     if (role == BT_ROLE_DECODE) strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
     tell(e, &m);
 }

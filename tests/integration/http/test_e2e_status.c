@@ -52,7 +52,7 @@ static void greet(int i, const uint8_t model_id[16])
     bt_fault fault = {""};
     bt_msg m = {.type = BT_MSG_HELLO, .from = {{0xee, (uint8_t)i}}};
     m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL,
-                               .kv = {1, 1, 8, BT_KV_F16}, .ctx_tokens = 16, .kv_capacity_tokens = 16};
+                               .kv = {1, 1, 8, BT_KV_F16, 0, 0}, .ctx_tokens = 16, .kv_capacity_tokens = 16};
     memcpy(m.u.hello.model_id, model_id, 16);
     (void)snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "node-%d", i);
     (void)snprintf(m.u.hello.exactness, sizeof m.u.hello.exactness, "npu");

@@ -41,27 +41,31 @@ static void a_prefill_node_of_the_same_form_of_kv_is_welcome(void **state)
 {
     (void)state;
     for (bt_kv_dtype t = BT_KV_F16; t <= BT_KV_INT8; t++)
-        assert_int_equal(greet((bt_kv_shape){30, 3, 64, t}, (bt_kv_shape){30, 3, 64, t}).type,
+        assert_int_equal(greet((bt_kv_shape){30, 3, 64, t, 0, 0}, (bt_kv_shape){30, 3, 64, t, 0, 0}).type,
                          BT_MSG_WELCOME);
 }
 
 static void a_mismatch_of_kv_is_refused_with_both_forms(void **state)
 {
     (void)state;
-    bt_msg m = greet((bt_kv_shape){30, 3, 64, BT_KV_F16}, (bt_kv_shape){30, 3, 64, BT_KV_INT8});
+    bt_msg m = greet((bt_kv_shape){30, 3, 64, BT_KV_F16, 0, 0}, (bt_kv_shape){30, 3, 64, BT_KV_INT8, 0, 0});
     assert_int_equal(m.type, BT_MSG_REJECT);
     assert_int_equal(m.u.reject.code, BT_EFORMAT);
     assert_string_equal(
         m.u.reject.text,
         "model 01234567.. with 30x3x64 KV of int8, but this node has 01234567.. with 30x3x64 of f16");
-    m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8}, (bt_kv_shape){30, 3, 64, BT_KV_F32});
+    m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8, 0, 0}, (bt_kv_shape){30, 3, 64, BT_KV_F32, 0, 0});
     assert_string_equal(
         m.u.reject.text,
         "model 01234567.. with 30x3x64 KV of f32, but this node has 01234567.. with 30x3x64 of int8");
-    m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8}, (bt_kv_shape){30, 3, 32, BT_KV_INT8});
+    m = greet((bt_kv_shape){30, 3, 64, BT_KV_INT8, 0, 0}, (bt_kv_shape){30, 3, 32, BT_KV_INT8, 0, 0});
     assert_string_equal(
         m.u.reject.text,
         "model 01234567.. with 30x3x32 KV of int8, but this node has 01234567.. with 30x3x64 of int8");
+    m = greet((bt_kv_shape){30, 3, 64, BT_KV_F16, 0, 0}, (bt_kv_shape){30, 3, 64, BT_KV_F16, 512, 6});
+    assert_string_equal(m.u.reject.text,
+                        "model 01234567.. with 30x3x64 KV of f16, a window of 512, global every 6, "
+                        "but this node has 01234567.. with 30x3x64 of f16");
 }
 
 int main(void)

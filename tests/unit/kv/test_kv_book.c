@@ -33,6 +33,7 @@ typedef struct model {
 /* How books of these tests know prompts. */
 static bt_prompt_by by = BT_PROMPT_BY_IDS;
 static uint32_t block_tokens = 1;
+static uint32_t none;       /* room of window pages, of which there are none */
 static bt_prompt_salt salt; /* of the prompts that are asked for next */
 
 static bt_kv_book *new_book(uint32_t pages, uint32_t page_tokens, uint32_t seqs, uint32_t seq_pages)
@@ -173,7 +174,8 @@ static void share(model *m, bt_kv_book *b, uint32_t seq, uint64_t who, const int
     for (uint32_t d = PAGE_TOKENS; d <= want; d += PAGE_TOKENS)
         leave += holders(m, find(m, who, ids, d)->page) == 0;
     assert_int_equal(bt_kv_book_match(b, class_of(who), of_salt(who, ids, n), n), want);
-    assert_int_equal(bt_kv_book_room_after(b, class_of(who), of_salt(who, ids, n), n), PAGES - used - leave);
+    assert_int_equal(bt_kv_book_room_after(b, class_of(who), of_salt(who, ids, n), n, &none),
+                     PAGES - used - leave);
     if (m->len[seq] > 0) return;
     assert_int_equal(bt_kv_book_share(b, seq, class_of(who), of_salt(who, ids, n), n), want);
     const uint32_t *got = bt_kv_book_table(b, seq, &len);
@@ -403,7 +405,7 @@ static void prompts_of_different_salts_have_no_prefix_in_common(void **state)
         for (uint8_t one = 0; one < 3; one++) {
             salt.bytes[15] = one;
             assert_int_equal(bt_kv_book_match(b, 5, of(a, 4), 4), 0);
-            assert_int_equal(bt_kv_book_room_after(b, 5, of(a, 4), 4), 8 - 2 * one);
+            assert_int_equal(bt_kv_book_room_after(b, 5, of(a, 4), 4, &none), 8 - 2 * one);
             assert_int_equal(bt_kv_book_share(b, one, 5, of(a, 4), 4), 0);
             assert_true(bt_kv_book_hold(b, one, 4));
             bt_kv_book_keep(b, one, 5, of(a, 4), 4);

@@ -131,8 +131,8 @@ static void hello_as(end *e, uint32_t from, bt_role role, const char *id)
 {
     bt_msg m = {.type = BT_MSG_HELLO, .from = name(from)};
     m.u.hello = (bt_msg_hello){
-        .protocol = BT_PROTOCOL_VERSION, .role = role,     .node_id = "node",       .model_id = {1},
-        .kv = {1, 1, 8, BT_KV_F16},      .ctx_tokens = 16, .kv_capacity_tokens = 16};
+        .protocol = BT_PROTOCOL_VERSION,  .role = role,     .node_id = "node",       .model_id = {1},
+        .kv = {1, 1, 8, BT_KV_F16, 0, 0}, .ctx_tokens = 16, .kv_capacity_tokens = 16};
     if (role == BT_ROLE_DECODE) strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");
     snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "%s", id);
     send(e, &m);

@@ -39,15 +39,63 @@ static void memory_holds_whole_pages_of_tokens(void **state)
                                  .kv_elem_bytes = c[i].elem_bytes,
                                  .ctx_tokens = 8192,
                                  .kv_memory_bytes = 1 << 30};
-        bt_kv_pages *p = NULL;
+        bt_node_pages p;
         bt_msg_hello h;
         assert_int_equal(bt_node_setup_pages(&p, &s, NULL), BT_OK);
-        assert_int_equal(bt_kv_pages_total(p), c[i].tokens / 64);
-        assert_int_equal(bt_node_setup_hello(&h, &s, p, NULL), BT_OK);
+        assert_int_equal(bt_kv_pages_total(p.memory.all), c[i].tokens / 64);
+        assert_int_equal(p.total, c[i].tokens / 64);
+        assert_null(p.memory.windows);
+        assert_int_equal(bt_node_setup_hello(&h, &s, p.total, NULL), BT_OK);
+        assert_int_equal(h.kv.window, 0);
         assert_int_equal(h.kv_capacity_tokens, c[i].tokens);
         assert_int_equal(h.kv.dtype, c[i].dtype);
         if (strncmp(h.exactness, c[i].class, strlen(c[i].class)) != 0) fail_msg("%s", h.exactness);
-        bt_kv_pages_free(p);
+        bt_kv_memory_free(&p.memory);
+    }
+}
+
+/* 6 layers, 1 of which sees all, in 1,000 pages of all layers. */
+static void window_layers_get_the_pages_that_their_windows_take_and_the_others_the_rest(void **state)
+{
+    (void)state;
+    bt_model m = smollm2();
+    m.hp.layers = 6;
+    m.hp.window = 512;
+    m.hp.global_every = 6;
+    bt_node_setup s = {.role = BT_ROLE_DECODE,
+                       .node_id = "d",
+                       .engine = "host",
+                       .weights = "f16",
+                       .model = &m,
+                       .kv_elem_bytes = 2,
+                       .ctx_tokens = 8192,
+                       .kv_memory_bytes = bt_kv_token_bytes(2, 6, m.hp.kv_heads, m.hp.head_dim) * 64 * 1000};
+    const struct {
+        size_t sequences;
+        uint32_t every, total, windows;
+    } c[] = {
+        {0, 6, 1000, 1000},                        /* rows stay as long as others */
+        {4, 6, 1000 + 5 * (1000 - 128), 128},      /* one sequence of the greatest length */
+        {32, 6, 1000 + 5 * (1000 - 448), 32 * 14}, /* 8 pages of window, 4 of growth, 2 of edges */
+        {100, 6, 1000, 1000},                      /* never more than the others */
+        {32, 0, 32 * 128, 1000},                   /* no layer sees all: their pages take no memory */
+    };
+    for (size_t i = 0; i < sizeof c / sizeof c[0]; i++) {
+        bt_node_pages p;
+        bt_msg_hello h;
+        s.sequences = c[i].sequences;
+        s.growth_tokens = 256;
+        m.hp.global_every = c[i].every;
+        assert_int_equal(bt_node_setup_pages(&p, &s, NULL), BT_OK);
+        assert_int_equal(p.total, c[i].total);
+        assert_int_equal(p.windows, c[i].windows);
+        assert_int_equal(bt_kv_pages_total(p.memory.windows), c[i].windows);
+        if (c[i].every) assert_int_equal(bt_kv_pages_total(p.memory.all), c[i].total);
+        else assert_null(p.memory.all);
+        assert_int_equal(bt_node_setup_hello(&h, &s, p.total, NULL), BT_OK);
+        assert_int_equal(h.kv.window, 512);
+        assert_int_equal(h.kv.global_every, c[i].every);
+        bt_kv_memory_free(&p.memory);
     }
 }
 
@@ -63,7 +111,7 @@ static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_ta
                        .kv_elem_bytes = 2,
                        .ctx_tokens = 8192,
                        .kv_memory_bytes = 97320960}; /* 8,192 tokens of int8 */
-    bt_kv_pages *p = NULL;
+    bt_node_pages p;
     bt_fault f = {""};
     assert_int_equal(bt_node_setup_pages(&p, &s, &f), BT_EARG);
     assert_string_equal(f.text, "--kv-memory holds 4224 tokens, but the longest sequence has 8192: give "
@@ -77,7 +125,7 @@ static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_ta
                                 "smaller --ctx-size");
     s.ctx_tokens = 8192;
     assert_int_equal(bt_node_setup_pages(&p, &s, &f), BT_OK);
-    bt_kv_pages_free(p);
+    bt_kv_memory_free(&p.memory);
 }
 
 static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(void **state)
@@ -135,6 +183,7 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(window_layers_get_the_pages_that_their_windows_take_and_the_others_the_rest),
         cmocka_unit_test(memory_holds_whole_pages_of_tokens),
         cmocka_unit_test(an_engines_reports_become_messages_and_what_is_too_much_is_summed),
         cmocka_unit_test(memory_for_less_than_the_longest_sequence_is_refused_with_what_it_takes),

@@ -317,6 +317,9 @@ static bool spoil_link(bt_msg *m, const char **label, int *n)
     X(HELLO, m->u.hello.kv.head_dim = 257)
     X(HELLO, m->u.hello.kv.dtype = (bt_kv_dtype)0)
     X(HELLO, m->u.hello.kv.dtype = (bt_kv_dtype)4)
+    X(HELLO, m->u.hello.kv.window = (1 << 20) + 1)
+    X(HELLO, m->u.hello.kv.global_every = 257)
+    X(HELLO, m->u.hello.kv.window = 0) /* global_every without a window */
     X(HELLO, m->u.hello.ctx_tokens = 0)
     X(HELLO, m->u.hello.ctx_tokens = (1 << 20) + 1)
     X(WELCOME, m->u.welcome.protocol = 0)
@@ -557,7 +560,7 @@ static void the_bytes_are_those_of_the_format(void **state)
         0xaa, 0xaa, 0xaa, 0xaa, 0x10, 0xac, 0x02, 0x18, 2,    0x10, 7,    0x1a, 3,    1,    0xac, 0x02,
     };
     uint8_t want[64 + sizeof body], got[sizeof want];
-    wire_samples_frame(want, 4, 30, body, sizeof body);
+    wire_samples_frame(want, 5, 30, body, sizeof body);
     size_t len = 0;
     assert_int_equal(bt_msg_encode(&len, got, sizeof got, &m, NULL), BT_OK);
     assert_int_equal(len, sizeof want);
@@ -601,8 +604,8 @@ static void headers_out_of_range_are_refused(void **state)
         bt_err want;
         const char *words;
     } c[] = {
-        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1; this program speaks version 4"},
-        {5, 1, BT_EVERSION, "260"},         {6, 8, BT_EVERSION, "type 8"},
+        {0, 'X', BT_EFORMAT, "magic"},      {4, 1, BT_EVERSION, "version 1; this program speaks version 5"},
+        {5, 1, BT_EVERSION, "261"},         {6, 8, BT_EVERSION, "type 8"},
         {7, 1, BT_EVERSION, "type"},        {12, 1, BT_EFORMAT, "reserved"},
         {15, 0x80, BT_EFORMAT, "reserved"}, {48, 1, BT_EFORMAT, "reserved"},
         {55, 1, BT_EFORMAT, "reserved"},    {8, 9, BT_EFORMAT, "body_bytes"},

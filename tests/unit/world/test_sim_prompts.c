@@ -70,7 +70,7 @@ static void beat(gw_brain *b[2], int64_t now, bool greets)
         m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
                                    .role = i < PREFILLS ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
                                    .model_id = {5},
-                                   .kv = {2, 1, 2, BT_KV_F16},
+                                   .kv = {2, 1, 2, BT_KV_F16, 0, 0},
                                    .ctx_tokens = 2 * PROMPT_MAX,
                                    .kv_capacity_tokens = 100000};
         (void)snprintf(m.u.hello.node_id, sizeof m.u.hello.node_id, "n%u", i);
@@ -205,7 +205,7 @@ static dc_brain *decode_new(bt_prompt_by by)
     c.waiting_max = 0; /* a prompt for which there is no room is refused */
     c.can_prefill = true;
     c.hello.ctx_tokens = 2 * PROMPT_MAX;
-    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16, 0, 0};
     strcpy(c.hello.prefill_exactness, "npu");
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);
     bt_msg m = {.type = BT_MSG_WELCOME, .from = GATE, .to = NODE};
@@ -311,7 +311,7 @@ static pf_brain *prefill_new(bt_prompt_by by)
     c.prompts = by;
     c.dial_us = INT64_C(1) << 40; /* its link never opens: nothing is sent, and nothing given up */
     c.hello.ctx_tokens = 2 * PROMPT_MAX;
-    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16, 0, 0};
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
     bt_msg m = {.type = BT_MSG_WELCOME, .from = GATE, .to = NODE};
     (void)pf_brain_step(b, &(pf_event){.type = PF_EV_TICK}, 1000000, NULL);

@@ -10,13 +10,16 @@
 #include <stdio.h>
 #include <string.h>
 
+static const bt_kv_shape one = {1, 1, 2, BT_KV_F16, 0, 0}, two = {2, 1, 2, BT_KV_F16, 0, 0},
+                         three = {3, 1, 2, BT_KV_F16, 0, 0};
+
 static void offers_rows_as_they_become_ready_lowest_tokens_first(void **s)
 {
     (void)s;
     bt_xfer_send x;
     bt_kv_range r;
     assert_int_equal(bt_xfer_send_init(&x, 4, 2), BT_OK);
-    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = 100, .block_tokens = 64});
+    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.shape = &two, .prompt_tokens = 100, .block_tokens = 64});
     assert_false(bt_xfer_send_next(&x, &r));
     assert_true(bt_xfer_send_ready(&x, 0, 0, 64));
     assert_true(bt_xfer_send_ready(&x, 1, 0, 64));
@@ -55,7 +58,7 @@ static void covers_every_row_through_blocked_and_missing_blocks(void **s)
         bt_xfer_send x;
         bt_kv_range r, missing[BT_MSG_MAX_RANGES];
         assert_int_equal(bt_xfer_send_init(&x, 3, 1), BT_OK);
-        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 3, .prompt_tokens = n, .block_tokens = 64});
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.shape = &three, .prompt_tokens = n, .block_tokens = 64});
         memset(came, 0, sizeof came);
         for (uint32_t l = 0; l < 3; l++) assert_true(bt_xfer_send_ready(&x, l, 0, n));
         for (int round = 0; round < 200; round++) {
@@ -100,7 +103,7 @@ static void never_offers_rows_that_the_receiver_has(void **s)
         bt_xfer_send x;
         bt_kv_range r;
         assert_int_equal(bt_xfer_send_init(&x, 2, 1), BT_OK);
-        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 2, .prompt_tokens = n, .block_tokens = 64,
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.shape = &two, .prompt_tokens = n, .block_tokens = 64,
                                                     .skip_tokens = skip, .ready_tokens = ready,
                                                     .held = seed % 3 == 0});
         memset(came, 0, sizeof came);
@@ -143,7 +146,7 @@ static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
     bt_xfer_send x;
     bt_kv_range r, all[BT_MSG_MAX_RANGES + 1];
     assert_int_equal(bt_xfer_send_init(&x, 1, 1), BT_OK);
-    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.layers = 1, .prompt_tokens = 1000, .block_tokens = 256});
+    bt_xfer_send_start(&x, &(bt_xfer_send_plan){.shape = &one, .prompt_tokens = 1000, .block_tokens = 256});
     bt_xfer_send_ready(&x, 0, 0, 1000);
     while (bt_xfer_send_next(&x, &r)) {
         bt_xfer_send_take(&x, &r);
@@ -166,6 +169,36 @@ static void cuts_long_missing_ranges_into_blocks_and_bounds_the_list(void **s)
     bt_xfer_send_done(&x);
 }
 
+/* Layers 0 and 2 have windows of 100 tokens: of 300 they are sent from 192 on, or from what the receiver has.
+ */
+static void rows_before_the_window_of_a_prompt_are_not_offered(void **state)
+{
+    (void)state;
+    const bt_kv_shape shape = {3, 1, 2, BT_KV_F16, 100, 2};
+    for (uint32_t skip = 0; skip <= 256; skip += 64) {
+        bt_xfer_send x;
+        bt_kv_range r;
+        uint32_t at[3] = {192, 0, 192};
+        assert_int_equal(bt_xfer_send_init(&x, 3, 1), BT_OK);
+        bt_xfer_send_start(&x, &(bt_xfer_send_plan){.shape = &shape, .prompt_tokens = 300, .block_tokens = 64,
+                                                    .skip_tokens = skip});
+        for (uint32_t l = 0; l < 3; l++) {
+            if (at[l] < skip) at[l] = skip;
+            assert_true(bt_xfer_send_ready(&x, l, 0, 300));
+        }
+        while (bt_xfer_send_next(&x, &r)) {
+            assert_int_equal(r.token_begin, at[r.layer]);
+            at[r.layer] += r.token_count;
+            bt_xfer_send_take(&x, &r);
+            bt_xfer_send_sent(&x);
+        }
+        for (uint32_t l = 0; l < 3; l++) assert_int_equal(at[l], 300);
+        assert_true(bt_xfer_send_all_sent(&x));
+        assert_int_equal(bt_xfer_send_whole(&x), 300);
+        bt_xfer_send_done(&x);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -173,6 +206,7 @@ int main(void)
         cmocka_unit_test(covers_every_row_through_blocked_and_missing_blocks),
         cmocka_unit_test(never_offers_rows_that_the_receiver_has),
         cmocka_unit_test(cuts_long_missing_ranges_into_blocks_and_bounds_the_list),
+        cmocka_unit_test(rows_before_the_window_of_a_prompt_are_not_offered),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -18,7 +18,7 @@ static dc_brain *make_that(bt_role_may may)
     c.self = decode_kit_self;
     c.pages_total = 8;
     c.hello.ctx_tokens = 256;
-    c.hello.kv = (bt_kv_shape){2, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){2, 1, 2, BT_KV_F16, 0, 0};
     strcpy(c.hello.kv_endpoint, "tcp://127.0.0.1:1");
     dc_brain *b = NULL;
     decode_kit_now = 1000000;

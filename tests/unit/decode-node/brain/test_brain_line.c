@@ -23,7 +23,7 @@ static dc_config config(void)
     c.overtake_max = 3;
     c.can_prefill = true;
     c.hello.ctx_tokens = PAGES * PAGE;
-    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16, 0, 0};
     strcpy(c.hello.prefill_exactness, "npu/abc/f16/1");
     return c;
 }

@@ -24,8 +24,8 @@ static int greetings;       /* each opens an epoch of the link */
 static void greet(dc_brain *b, const char *exactness)
 {
     bt_msg hello = {.type = BT_MSG_HELLO};
-    hello.u.hello =
-        (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL, .kv = {1, 1, 2, BT_KV_F16}};
+    hello.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = BT_ROLE_PREFILL,
+                                   .kv = {1, 1, 2, BT_KV_F16, 0, 0}};
     strcpy(hello.u.hello.exactness, exactness);
     hello.u.hello.link_epoch = (uint64_t)++greetings;
     decode_kit_bulk(b, &hello);
@@ -44,7 +44,7 @@ static dc_brain *make_with(uint32_t slots, uint32_t pages, uint32_t swap_pages, 
     c.can_prefill = can_prefill;
     c.lease_max_ms = 600000;
     c.hello.ctx_tokens = 256;
-    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16, 0, 0};
     if (can_prefill) strcpy(c.hello.prefill_exactness, CLASS);
     for (int32_t n = 0; n < 8; n++)
         for (int32_t i = 0; i < 256; i++) prompts[n][i] = i == 0 ? 1000 + n : i;

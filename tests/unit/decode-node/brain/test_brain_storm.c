@@ -39,7 +39,7 @@ static dc_brain *make(uint32_t swap_pages)
     c.can_prefill = true;
     c.lease_max_ms = 600000;
     c.hello.ctx_tokens = 256;
-    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){1, 1, 2, BT_KV_F16, 0, 0};
     dc_brain *b = NULL;
     decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&b, &c, NULL), BT_OK);

@@ -27,8 +27,8 @@ static void from(gw_brain *b, bt_incarnation who, bt_msg *m)
 static bt_msg hello_msg(bt_role role)
 {
     bt_msg m = {.type = BT_MSG_HELLO};
-    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION, .role = role,      .model_id = {5},
-                               .kv = {2, 1, 2, BT_KV_F16},      .ctx_tokens = 100, .kv_capacity_tokens = 100,
+    m.u.hello = (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,  .role = role,      .model_id = {5},
+                               .kv = {2, 1, 2, BT_KV_F16, 0, 0}, .ctx_tokens = 100, .kv_capacity_tokens = 100,
                                .load = {.slots_total = 1}};
     strcpy(m.u.hello.node_id, role == BT_ROLE_PREFILL ? "p" : "d");
     strcpy(m.u.hello.kv_endpoint, "tcp://127.0.0.1:1");

@@ -56,7 +56,7 @@ static void join(gw_brain *b, bt_incarnation who, const char *exactness, const c
         (bt_msg_hello){.protocol = BT_PROTOCOL_VERSION,
                        .role = bt_incarnation_equal(&who, &PREFILL) ? BT_ROLE_PREFILL : BT_ROLE_DECODE,
                        .model_id = {5},
-                       .kv = {2, 1, 2, BT_KV_F16},
+                       .kv = {2, 1, 2, BT_KV_F16, 0, 0},
                        .ctx_tokens = 100,
                        .kv_capacity_tokens = 100,
                        .load = {.slots_total = 1}};

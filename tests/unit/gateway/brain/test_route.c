@@ -14,9 +14,12 @@ static const uint8_t MODEL[16] = {5};
 static gw_node *add(gw_registry *r, uint8_t name, bt_role role, uint32_t ctx, uint32_t slots,
                     uint32_t head_dim)
 {
-    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,   .role = role,
-                      .kv = {2, 1, head_dim, BT_KV_F16}, .ctx_tokens = ctx,
-                      .kv_capacity_tokens = 1000,        .load = {.slots_total = slots}};
+    bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,
+                      .role = role,
+                      .kv = {2, 1, head_dim, BT_KV_F16, 0, 0},
+                      .ctx_tokens = ctx,
+                      .kv_capacity_tokens = 1000,
+                      .load = {.slots_total = slots}};
     memcpy(h.model_id, MODEL, sizeof MODEL);
     snprintf(h.node_id, sizeof h.node_id, "n%u", name);
     strcpy(h.kv_endpoint, "x");

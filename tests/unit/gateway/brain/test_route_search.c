@@ -385,7 +385,7 @@ static void add(gw_registry *r, uint32_t name, uint32_t variety, int64_t now)
     const bool is_decode = draw(2);
     bt_msg_hello h = {.protocol = BT_PROTOCOL_VERSION,
                       .role = is_decode ? BT_ROLE_DECODE : BT_ROLE_PREFILL,
-                      .kv = {2, 1, 4, draw(variety) > 1 ? BT_KV_INT8 : BT_KV_F16},
+                      .kv = {2, 1, 4, draw(variety) > 1 ? BT_KV_INT8 : BT_KV_F16, 0, 0},
                       .ctx_tokens = 300 + 100 * draw(variety),
                       .kv_capacity_tokens = 250 + 100 * draw(variety + 1),
                       .load = {.slots_total = 1 + draw(variety + 1)}};

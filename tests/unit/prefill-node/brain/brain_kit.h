@@ -75,7 +75,7 @@ static inline pf_brain *make_that(bt_role_may may)
     c.slots = 2;
     c.pages_total = 12;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     pf_brain *b = NULL;
     now = 1000000;
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);

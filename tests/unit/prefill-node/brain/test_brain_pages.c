@@ -265,7 +265,7 @@ static void gives_a_destination_half_of_the_pool_or_all_when_nobody_else_wants_i
     c.slots = 2;
     c.pages_total = 6;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
     step(b, &(pf_event){.type = PF_EV_TICK});
     control(b, &(bt_msg){.type = BT_MSG_WELCOME});
@@ -279,7 +279,7 @@ static void refuses_a_prompt_that_no_empty_pool_takes_and_names_what_it_holds(vo
     pf_config c = pf_config_defaults();
     c.self = SELF;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     for (c.pages_total = 4; c.pages_total <= 8; c.pages_total += 4) {
         pf_brain *b = NULL;
         assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);

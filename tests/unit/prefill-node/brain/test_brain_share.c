@@ -12,7 +12,7 @@ static pf_brain *make_sharing(uint32_t share_tokens)
     c.share_tokens = share_tokens;
     c.pages_total = 64;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     pf_brain *b = NULL;
     now = 1000000;
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
@@ -100,7 +100,7 @@ static void without_share_tokens_each_runs_alone(void **state)
     c.share_tokens = 64;
     c.pages_total = 12;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_EARG); /* a run is one worker's */
 }
 

@@ -14,7 +14,7 @@ static pf_brain *make_with(uint32_t slots, uint32_t share_tokens)
     c.short_tokens = SHORT;
     c.pages_total = 400;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     pf_brain *b = NULL;
     now = 1000000;
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_OK);
@@ -306,7 +306,7 @@ static void one_slot_in_four_takes_short_prompts_alone(void **state)
     c.short_tokens = 64;
     c.pages_total = 12;
     c.hello.ctx_tokens = 384;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     assert_int_equal(pf_brain_new(&b, &c, NULL), BT_EARG); /* between chunks of one worker */
 }
 

@@ -185,7 +185,7 @@ static void begin(void)
     c.slots = PROMPTS;
     c.pages_total = 4 * PROMPTS * TOKENS / c.page_tokens;
     c.hello.ctx_tokens = TOKENS;
-    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16};
+    c.hello.kv = (bt_kv_shape){LAYERS, 1, 2, BT_KV_F16, 0, 0};
     now = 1000000;
     queue_first = queue_len = 0;
     memset(prompts, 0, sizeof prompts);
