@@ -48,8 +48,8 @@
  *     exactness of a prefill engine, for a remote attempt Reserve.prefill_class. A remote attempt starts with the kept
  *     prefix (RESERVED.covered_tokens), up to the whole prompt; a local one with all but the last token at most, since
  *     the last token makes token 0. Rows that decoding made are never kept.
- *   - Window layers have pages of their own. Of a prompt that comes from a prefill node they are held from
- *     bt_xfer_first_token on; of one that is computed here all, until its digest is made. While a sequence grows, the
+ *   - Window layers have pages of their own. A prompt that comes from a prefill node has them from bt_xfer_first_token
+ *     on, one that is computed here has all until its digest is made. While a sequence grows, the
  *     window pages that no later row sees go back. A prefix is kept up to a boundary b for others as long as window
  *     pages are there for the window before b (kv/kv_book.h). Room means room for both kinds of page.
  *   - A block or COMMIT counts only from the incarnation and key that Reserve named, with the ticket, and from an

@@ -39,8 +39,8 @@ void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
  *               engine ({name, quant, shape_policy, profile, fallbacks (how many)}; null where none computes
  *               prompts), device ({profile, seconds, joules, utilisation (null before any work), pace (K; 0: off),
  *               paced_ms, late_ms}; null where its work has no price), ctx_tokens, kv_capacity_tokens,
- *               slots_total, slots_used, queued, pages_total, pages_used, pages_cached,
- *               window_pages_total, window_pages_used, window_pages_cached (of window layers, the three before of the
- *               others; 0 where no layer has a window), reservations, leases, attempts (of this gateway), rss_bytes, silent_ms}]} */
+ *               slots_total, slots_used, queued, pages_total, pages_used, pages_cached, window_pages_total,
+ *               window_pages_used, window_pages_cached (of window layers, the three before of the others; 0 where no
+ *               layer has a window), reservations, leases, attempts (of this gateway), rss_bytes, silent_ms}]} */
 void gw_pages_status(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 #endif

@@ -237,10 +237,8 @@ static void the_longest_lists_come_back(void **state)
     for (int i = 0; i < BT_MSG_MAX_TOKENS_LOGPROBS; i++) {
         logprobs[i].own = -1.0f;
         logprobs[i].top_len = BT_SAMPLE_MAX_TOP;
-        for (int k = 0; k < BT_SAMPLE_MAX_TOP; k++) {
-            logprobs[i].top_ids[k] = INT32_MAX - k;
-            logprobs[i].top[k] = -(float)k;
-        }
+        for (int k = 0; k < BT_SAMPLE_MAX_TOP; k++)
+            logprobs[i].top_ids[k] = INT32_MAX - k, logprobs[i].top[k] = -(float)k;
     }
     m.u.tokens.ids_len = BT_MSG_MAX_TOKENS_LOGPROBS;
     m.u.tokens.logprobs = logprobs;
@@ -249,8 +247,7 @@ static void the_longest_lists_come_back(void **state)
     wire_samples_make(&m, BT_MSG_RESERVE);
     m.u.reserve.ids = m.u.reserve.generated = ids;
     m.u.reserve.ids_len = m.u.reserve.prompt_tokens = BT_MSG_MAX_PROMPT_TOKENS / 2;
-    m.u.reserve.max_tokens = BT_MSG_MAX_PROMPT_TOKENS / 2;
-    m.u.reserve.generated_len = m.u.reserve.max_tokens - 1;
+    m.u.reserve.generated_len = (m.u.reserve.max_tokens = BT_MSG_MAX_PROMPT_TOKENS / 2) - 1;
     round_trip(&m, &buf);
     wire_samples_make(&m, BT_MSG_MISSING);
     m.u.missing.ranges = ranges;
