@@ -169,9 +169,7 @@ bt_err tool_package_sharing(bt_sharing *ret, const bt_pkg *p, bt_fault *fault)
                            .rms_eps = h->rms_eps,
                            .times = {.scores = h->attn_scale, .embed = h->embed_scale, .add = h->add_scale},
                            .tied_output = h->flags & BT_PKG_FLAG_TIED,
-                           .window = h->window,
-                           .global_every = h->global_every,
-                           .window_rope_base = h->window_rope_base,
+                           .rules = h->rules,
                            .qkv_bias = h->flags & BT_PKG_FLAG_QKV_BIAS,
                            .qk_norm = h->flags & BT_PKG_FLAG_QK_NORM};
     const bt_pkg_tensor *q = &bt_pkg_tensors(p)[bt_pkg_tensor_index(h->layers, 0, BT_WEIGHT_Q)];

@@ -10,6 +10,7 @@
 #include "kernels/kernels.h"
 #include "kernels/kv_view.h"
 #include "kernels/round16.h"
+#include "model/model.h"
 
 /* The FP32 operators of a graph as functions over plain pointers: the float executor (graph/walk.h) and the NPU's
  * companion (npu/run/exec.h) are made of them. Each is one call into the kernels table, split over the pool's threads
@@ -143,6 +144,11 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
                            const float *v, size_t width);
+/* The rule of a layer's attention; scale: of q . k. */
+static inline bt_attn_rule bt_companion_rule(const bt_rules *r, float scale, uint32_t layer)
+{
+    return (bt_attn_rule){.scale = scale, .window = bt_rules_window(r, layer)};
+}
 /* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with the
  * same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if it
  * were alone. Three ways of sharing the work among threads, by the size of the call:

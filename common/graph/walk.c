@@ -173,7 +173,7 @@ static void run_kv_store(const run *r, const bt_step *s, const operands *o)
 
 static void run_attention(const run *r, const bt_step *s, const operands *o)
 {
-    const bt_attn_rule rule = {r->w->attn_scale, bt_hparams_window(o->hp, s->layer)};
+    const bt_attn_rule rule = bt_companion_rule(&o->hp->rules, r->w->attn_scale, s->layer);
     bt_companion_attention(o->c, &o->rows, o->out, o->in0, s->layer, o->hp->heads, o->hp->kv_heads,
                            o->hp->head_dim, &rule);
 }

@@ -61,12 +61,22 @@ void bt_arch_names(char ret[BT_ARCH_MAX_TEXT])
     }
 }
 
+uint32_t bt_rules_window(const bt_rules *r, uint32_t layer)
+{
+    return bt_kv_sees_all(r->global_every, layer) ? 0 : r->window;
+}
+uint32_t bt_rules_rope_tables(const bt_rules *r) { return r->window_rope_base > 0 ? 2 : 1; }
+uint32_t bt_rules_rope_table(const bt_rules *r, uint32_t layer)
+{
+    return r->window_rope_base > 0 && bt_rules_window(r, layer) > 0;
+}
+
 uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer)
 {
-    return bt_kv_sees_all(hp->global_every, layer) ? 0 : hp->window;
+    return bt_rules_window(&hp->rules, layer);
 }
-uint32_t bt_hparams_rope_tables(const bt_hparams *hp) { return hp->window_rope_base > 0 ? 2 : 1; }
+uint32_t bt_hparams_rope_tables(const bt_hparams *hp) { return bt_rules_rope_tables(&hp->rules); }
 uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer)
 {
-    return hp->window_rope_base > 0 && bt_hparams_window(hp, layer) > 0;
+    return bt_rules_rope_table(&hp->rules, layer);
 }

@@ -38,6 +38,23 @@ typedef struct bt_multipliers {
     float logits; /* of the logits */
 } bt_multipliers;
 
+/* How attention and logits are computed, beside sizes and multipliers: RULE(type, name), each 0 where the model has no
+ * such thing. Hyper-parameters and the header of a package have them alike; the model's id, a package's check and its
+ * comparison with a model follow the list.
+ *   window            positions that window layers see, their own included; 0: all layers see all
+ *   global_every      every so many layers, the last of them sees all; 0: none does
+ *   window_rope_base  rope_base of window layers, with rope_scale 1; 0: that of the others */
+#define BT_RULE_LIST(RULE) RULE(uint32_t, window) RULE(uint32_t, global_every) RULE(float, window_rope_base)
+#define BT_RULE_MEMBER(type, name) type name;
+typedef struct bt_rules {
+    BT_RULE_LIST(BT_RULE_MEMBER)
+} bt_rules;
+/* The window of a layer; 0: it sees all. */
+uint32_t bt_rules_window(const bt_rules *r, uint32_t layer);
+/* How many rotary tables the layers have, 1 or 2, and the number of a layer's. */
+uint32_t bt_rules_rope_tables(const bt_rules *r);
+uint32_t bt_rules_rope_table(const bt_rules *r, uint32_t layer);
+
 typedef struct bt_hparams {
     bt_arch arch;
     uint32_t layers, dim, ffn, heads, kv_heads, head_dim, vocab, ctx;
@@ -51,14 +68,15 @@ typedef struct bt_hparams {
     bool tied_output; /* no output.weight: the embedding is the output matrix */
     bool qkv_bias, qk_norm;
     uint32_t experts, experts_used; /* of each layer, and those that a row chooses; 0: one feed-forward block */
-    /* Window layers see the last `window` positions, their own included. 0: all layers see all. global_every: every so
-     * many layers, the last of them sees all; 0: none does. */
-    uint32_t window, global_every;
-    float window_rope_base; /* rope_base of window layers, with rope_scale 1; 0: that of the others */
+    union {
+        struct {
+            BT_RULE_LIST(BT_RULE_MEMBER)
+        };
+        bt_rules rules; /* the same members */
+    };
 } bt_hparams;
-/* The window of a layer; 0: it sees all. */
+/* Those of its rules. */
 uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer);
-/* How many rotary tables the layers have, 1 or 2, and the number of a layer's. */
 uint32_t bt_hparams_rope_tables(const bt_hparams *hp);
 uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer);
 /* The multipliers as numbers; 1, or 1 / sqrt(head_dim), where the file has none. */

@@ -58,7 +58,7 @@ static void add_rope(bt_hash_stream *h, const bt_hparams *hp)
 
 static void add_multipliers(bt_hash_stream *h, const bt_hparams *hp)
 {
-    if (bt_arch_of(hp->arch)->multipliers != BT_ARCH_KEYS) return;
+    if (bt_arch_of(hp->arch)->multipliers == BT_ARCH_ONES) return;
     add_f32(h, hp->times.scores);
     add_f32(h, hp->times.embed);
     add_f32(h, hp->times.add);
@@ -71,12 +71,17 @@ static void add_experts(bt_hash_stream *h, const bt_hparams *hp)
     if (hp->experts) add64(h, hp->experts_used);
 }
 
-static void add_windows(bt_hash_stream *h, const bt_hparams *hp)
+/* Each rule that the model has, by its place in the list. */
+static void add_rules(bt_hash_stream *h, const bt_rules *r)
 {
-    if (!hp->window) return;
-    add64(h, hp->window);
-    add64(h, hp->global_every);
-    add_f32(h, hp->window_rope_base);
+    uint64_t at = 0;
+#define ADD(type, name) \
+    if (at++, r->name > 0) { \
+        add64(h, at); \
+        add_f32(h, (float)r->name); \
+    }
+    BT_RULE_LIST(ADD)
+#undef ADD
 }
 
 /* Tensors in the order of their names, so that a file written in another order is the same model. */
@@ -103,7 +108,7 @@ static bt_err identify(bt_model *m, bt_fault *fault)
     add_rope(&h, hp);
     add_multipliers(&h, hp);
     add_experts(&h, hp);
-    add_windows(&h, hp);
+    add_rules(&h, &hp->rules);
     for (size_t i = 0; i < n; i++) {
         bt_hash_add(&h, t[i]->name, strlen(t[i]->name) + 1);
         add64(&h, t[i]->type);

@@ -91,9 +91,7 @@ static void set_numbers(bt_compile_job *j)
     h->add_scale = bt_hparams_add(hp);
     h->rope_base = hp->rope_base;
     h->rope_scale = hp->rope_scale;
-    h->window = hp->window;
-    h->global_every = hp->global_every;
-    h->window_rope_base = hp->window_rope_base;
+    h->rules = hp->rules;
     h->embed_type = j->m->embed->type;
 }
 

@@ -90,11 +90,16 @@ static bool has_signs(const bt_pkg *p, uint32_t index, uint64_t n)
 
 /* ---- header ---- */
 
-static bt_err check_windows(const bt_pkg_header *h, bt_fault *fault)
+static bt_err check_rules(const bt_pkg_header *h, bt_fault *fault)
 {
-    if (h->window_rope_base != 0 && !(h->window && positive(h->window_rope_base)))
-        return bt_fail(fault, BT_EFORMAT,
-                       "header: window_rope_base %g is no number above 0, or without a window",
+#define CHECK(type, name) \
+    if (h->name != 0 && !positive((float)h->name)) \
+        return bt_fail(fault, BT_EFORMAT, "header: %s is %g; 0 or a number above it is needed", #name, \
+                       (double)h->name);
+    BT_RULE_LIST(CHECK)
+#undef CHECK
+    if (h->window_rope_base != 0 && !h->window)
+        return bt_fail(fault, BT_EFORMAT, "header: window_rope_base %g is without a window",
                        (double)h->window_rope_base);
     if (h->window > BT_MODEL_MAX_CTX || (h->global_every && (!h->window || h->global_every < 2)))
         return bt_fail(fault, BT_EFORMAT, "header: window %u or global_every %u is out of range", h->window,
@@ -200,7 +205,7 @@ bt_err bt_pkg_check_dimensions(const bt_pkg *p, bt_fault *fault)
             fault, BT_EFORMAT,
             "header: residual_scale %g is no number above 0 with npu_ops all, or not 0 with linear",
             (double)h->residual_scale);
-    return check_windows(h, fault);
+    return check_rules(h, fault);
 }
 
 static bool is_head_scale(float x) { return x >= 0x1p-100f && x <= 0x1p100f; }

@@ -2,6 +2,7 @@
 #define BT_NPU_PKG_FORMAT_H
 #include <stdint.h>
 #include "graph/op_list.h"
+#include "model/model.h"
 
 /* The package file as C structures; docs/package-format.md describes it byte by byte. The file is little-endian and
  * mapped as it is: every structure has one size on every machine (static assertions in pkg_names.c) and no hidden
@@ -106,10 +107,12 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
                                                 of a KV head share one */
     uint32_t recipe_text;                    /* constant: a recipe too long for `recipe`, which is then empty; else 0 */
     float embed_scale, add_scale;            /* of the embedding's rows, and of what ADD adds; 1: as they are */
-    /* Window layers see the last `window` positions, their own included; 0: all layers see all. global_every: every so
-       many layers, the last of them sees all; 0: none does. window_rope_base: of window layers; 0: rope_base */
-    uint32_t window, global_every;
-    float window_rope_base;
+    union {
+        struct {
+            BT_RULE_LIST(BT_RULE_MEMBER)
+        };
+        bt_rules rules; /* the same members (model/model.h) */
+    };
     uint8_t reserved[68]; /* zero */
 } bt_pkg_header;
 /* A layer's window (0: it sees all positions), and where its table begins in rope_cos and rope_sin, in elements. */

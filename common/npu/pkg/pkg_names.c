@@ -75,10 +75,7 @@ const bt_pkg_tensor bt_pkg_no_tensor = {
     .bias_q = BT_PKG_NONE, .norm_q = BT_PKG_NONE, .f16_panels = BT_PKG_NONE,
 };
 
-uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer)
-{
-    return h->global_every && (layer + 1) % h->global_every == 0 ? 0 : h->window;
-}
+uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer) { return bt_rules_window(&h->rules, layer); }
 
 uint32_t bt_pkg_columns(const bt_pkg_header *h, const bt_pkg_program *p, uint32_t layer)
 {
@@ -86,12 +83,11 @@ uint32_t bt_pkg_columns(const bt_pkg_header *h, const bt_pkg_program *p, uint32_
     return window && window + p->seq - 1 < p->ctx ? window + p->seq - 1 : p->ctx;
 }
 
-uint32_t bt_pkg_rope_tables(const bt_pkg_header *h) { return h->window_rope_base > 0 ? 2 : 1; }
+uint32_t bt_pkg_rope_tables(const bt_pkg_header *h) { return bt_rules_rope_tables(&h->rules); }
 
 uint64_t bt_pkg_rope_at(const bt_pkg_header *h, uint32_t layer)
 {
-    const bool is_second = h->window_rope_base > 0 && bt_pkg_window(h, layer) > 0;
-    return is_second ? (uint64_t)h->ctx_tokens * (h->rope_dims / 2) : 0;
+    return (uint64_t)bt_rules_rope_table(&h->rules, layer) * h->ctx_tokens * (h->rope_dims / 2);
 }
 
 const char *bt_pkg_unit_name(uint32_t unit)

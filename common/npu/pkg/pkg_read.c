@@ -182,8 +182,6 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
         {"rope_neox", !!(h->flags & BT_PKG_FLAG_NEOX), hp->rope_neox},
         {"qkv_bias", !!(h->flags & BT_PKG_FLAG_QKV_BIAS), hp->qkv_bias},
         {"qk_norm", !!(h->flags & BT_PKG_FLAG_QK_NORM), hp->qk_norm},
-        {"window", h->window, hp->window},
-        {"global_every", h->global_every, hp->global_every},
         {"tied_output", !!(h->flags & BT_PKG_FLAG_TIED), hp->tied_output},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)
@@ -196,11 +194,16 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
         return bt_fail(
             fault, BT_EARG,
             "the package was not made from this model: attn_scale, embed_scale or add_scale differs");
-    if (h->rms_eps != hp->rms_eps || h->rope_base != hp->rope_base || h->rope_scale != hp->rope_scale ||
-        h->window_rope_base != hp->window_rope_base)
+    if (h->rms_eps != hp->rms_eps || h->rope_base != hp->rope_base || h->rope_scale != hp->rope_scale)
         return bt_fail(fault, BT_EARG,
-                       "the package was not made from this model: rms_eps, rope_base, rope_scale or "
-                       "window_rope_base differs");
+                       "the package was not made from this model: rms_eps, rope_base or rope_scale differs");
+#define COMPARE(type, name) \
+    if (h->name != hp->name) \
+        return bt_fail(fault, BT_EARG, \
+                       "the package was not made from this model: %s is %g there and %g here", #name, \
+                       (double)h->name, (double)hp->name);
+    BT_RULE_LIST(COMPARE)
+#undef COMPARE
     if (memcmp(h->model_id, m->id, sizeof h->model_id) != 0)
         return bt_fail(fault, BT_EARG,
                        "the package was not made from this model: the weights are others (model id)");

@@ -236,7 +236,7 @@ static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, 
 {
     const bt_pkg_header *h = j->x->header;
     const size_t at = row * bt_exec_ld_out(i, sizeof(float));
-    const bt_attn_rule rule = {h->attn_scale, bt_pkg_window(h, i->layer)};
+    const bt_attn_rule rule = bt_companion_rule(&h->rules, h->attn_scale, i->layer);
     bt_companion_attention_heads(&j->x->companion, rows, (float *)bt_exec_at(j, i->out) + at,
                                  (const float *)bt_exec_at(j, i->in0) + at, i->layer, s->head,
                                  s->head + s->heads, h->heads, h->kv_heads, h->head_dim, &rule);

@@ -286,9 +286,7 @@ static void put_header(kit *k, bt_pkg_header *h)
     h->rope_scale = hp->rope_scale;
     h->embed_type = k->m->embed->type;
     h->embed = put(k, BT_PKG_CONST_WEIGHT, k->m->embed->data, k->m->embed->row_bytes * hp->vocab);
-    h->window = hp->window;
-    h->global_every = hp->global_every;
-    h->window_rope_base = hp->window_rope_base;
+    h->rules = hp->rules;
     put_rope(k, h);
     h->rope_cos_q15 = h->rope_sin_q15 = BT_PKG_NONE;
     h->r1 = h->r2 = (bt_pkg_rotation){.h_base = BT_PKG_NONE, .sign = BT_PKG_NONE};
