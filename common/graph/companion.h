@@ -147,7 +147,7 @@ void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, si
 /* The rule of a layer's attention; scale: of q . k. */
 static inline bt_attn_rule bt_companion_rule(const bt_rules *r, float scale, uint32_t layer)
 {
-    return (bt_attn_rule){.scale = scale, .window = bt_rules_window(r, layer)};
+    return (bt_attn_rule){.scale = scale, .window = bt_rules_window(r, layer), .cap = r->score_cap};
 }
 /* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with the
  * same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if it
@@ -172,6 +172,8 @@ void bt_companion_gated(const bt_companion *c, bt_companion_gate_fn *fn, float *
 /* y = fn(y), element by element; fn: a kernel (kernels/kernels.h: gelu). */
 typedef void bt_companion_point_fn(float *y, const float *x, size_t count);
 void bt_companion_point(const bt_companion *c, bt_companion_point_fn *fn, float *y, size_t t, size_t k);
+/* y[t, k] = tanh(y / cap) * cap: logits, whose rows have no gaps and belong to no pass. */
+void bt_companion_soft_cap(const bt_companion *c, float *y, float cap, size_t t, size_t k);
 /* y = x, rounded to 16-bit floats (kernels/round16.h); y may be x. */
 void bt_companion_round(const bt_companion *c, bt_round16 form, float *y, const float *x, size_t t, size_t k);
 /* y[batch * out] = the last real row of each sequence (out 1), or all rows (out = rows); elements of 4

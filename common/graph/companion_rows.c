@@ -159,6 +159,27 @@ void bt_companion_point(const bt_companion *c, bt_companion_point_fn *fn, float 
     bt_companion_pass_add(c, &s, t);
 }
 
+typedef struct capped {
+    const bt_kernels *kernels;
+    float *y, cap;
+    size_t elems;
+} capped;
+
+static void cap_part(void *ud, size_t part, size_t parts)
+{
+    const capped *a = ud;
+    size_t begin, end;
+    bt_pool_slice(&begin, &end, a->elems, 16, part, parts);
+    a->kernels->soft_cap(a->y + begin, a->cap, end - begin);
+}
+
+void bt_companion_soft_cap(const bt_companion *c, float *y, float cap, size_t t, size_t k)
+{
+    capped a = {c->kernels, y, cap, t * k};
+    bt_companion_flush(c);
+    bt_pool_run(c->pool, cap_part, &a);
+}
+
 static void round_rows(const bt_companion *c, const step *s, float *y, const float *x, size_t r0, size_t n,
                        void *scratch)
 {

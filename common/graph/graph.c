@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-enum { TENSORS_PER_LAYER = 16, OPS_PER_LAYER = 25, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 5 };
+enum { TENSORS_PER_LAYER = 16, OPS_PER_LAYER = 25, TENSORS_OUTSIDE = 5, OPS_OUTSIDE = 6 };
 
 static const bt_formula ROWS_SEQ = {1, {1, 1, 0, 0}};
 static const bt_formula ROWS_OUT = {1, {1, 0, 0, 1}};
@@ -225,7 +225,9 @@ bt_err bt_graph_build(bt_graph **ret, const bt_hparams *hp, const bt_graph_optio
     const uint32_t s = tensor(&b, "s", BT_TENSOR_ACT, ROWS_OUT, hp->dim);
     op(&b, BT_OP_SELECT_ROWS, BT_WEIGHT_NONE, x, BT_GRAPH_NO_TENSOR, s);
     const uint32_t sn = norm(&b, "sn", BT_WEIGHT_OUT_NORM, s);
-    linear_to(&b, BT_WEIGHT_OUTPUT, sn, tensor(&b, "logits", BT_TENSOR_LOGITS, ROWS_OUT, hp->vocab));
+    const uint32_t logits = tensor(&b, "logits", BT_TENSOR_LOGITS, ROWS_OUT, hp->vocab);
+    linear_to(&b, BT_WEIGHT_OUTPUT, sn, logits);
+    if (hp->logit_cap > 0) op(&b, BT_OP_SOFT_CAP, BT_WEIGHT_NONE, logits, BT_GRAPH_NO_TENSOR, logits);
 
     if ((e = bt_graph_check(g, fault)) < 0) goto out;
     *ret = g;
@@ -348,6 +350,7 @@ static bool shapes_fit(const bt_graph *g, const bt_op *o)
     case BT_SHAPE_SELECT:
         return a_act && y_act && same_rows(a->rows, ROWS_SEQ) && same_rows(y->rows, ROWS_OUT) &&
                a->width == y->width;
+    case BT_SHAPE_LOGITS: return y->kind == BT_TENSOR_LOGITS;
     case BT_SHAPE_BLOCKS: return a_act && o->heads > 0 && a->width % o->heads == 0;
     case BT_SHAPE_ROUTE: return a_act && y_act && g->hp.experts > 0;
     case BT_SHAPE_GATHER:

@@ -100,6 +100,9 @@
   OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
+  OP(SOFT_CAP,    soft_cap,    1, 1, 0, 0, LOGITS, NONE,      EDGE,       MOVED,     OWN)                            \
+  FLOATS(  SOFT_CAP,    SOFT_CAP,      soft_cap,      25, NONE,     NONE, NONE,     NONE,       NONE)                \
+                                                                                                                     \
   OP(ROTATE,      rotate,      1, 1, 0, 1, BLOCKS, ROTATION,  ROTATION,   MOVED,     OWN)                            \
   FLOATS(  ROTATE,      ROTATE,        rotate,         2, F32,      NONE, F32,      NONE,       NONE)                \
   INTEGERS(ROTATE,      INT_ROTATE,    int_rotate,    70, S16,      NONE, WIDE,     NONE,       SITE,     TURN)      \
@@ -133,6 +136,7 @@
  *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
  *   GELU         gelu(in[0]), in place: up, where there is no gate
  *   GELU_MUL     gelu(in[0]) * in[1], in place
+ *   SOFT_CAP     tanh(in[0] / logit_cap) * logit_cap, in place: the logits
  *   SELECT_ROWS  the last real row of each sequence, or all rows
  *   ROTATE       rotates each of `heads` blocks, in place
  *   ROUTE        in[0] through the router -> the routes of each row: the experts that it chose, with their weights
@@ -163,6 +167,7 @@ typedef enum bt_op_shape {
     BT_SHAPE_ATTEND,  /* rows of queries, and the layer's KV, to rows alike */
     BT_SHAPE_PAIR,    /* two tensors alike */
     BT_SHAPE_SELECT,  /* rows of SEQ to rows of OUT */
+    BT_SHAPE_LOGITS,  /* the caller's logits */
     BT_SHAPE_BLOCKS,  /* rows of blocks alike */
     BT_SHAPE_ROUTE,   /* rows of the model's width to routes */
     BT_SHAPE_GATHER,  /* rows, and routes, to a row for each expert of a row */

@@ -151,6 +151,14 @@ static void run_linear(const run *r, const bt_step *s, const operands *o)
     }
 }
 
+static void run_soft_cap(const run *r, const bt_step *s, const operands *o)
+{
+    const size_t sequences = s->rows == 1 ? 1 : r->io->sequences;
+    for (size_t b = 0; b < sequences; b++)
+        bt_companion_soft_cap(o->c, r->io->logits + b * s->rows * o->width, o->hp->logit_cap,
+                              s->rows == 1 ? o->t : r->io->seq[b].valid, o->width);
+}
+
 static void run_qk_norm(const run *r, const bt_step *s, const operands *o)
 {
     bt_companion_qk_norm(o->c, o->out, vector_of(r, s), o->hp->rms_eps, o->t, s->heads, o->width / s->heads);

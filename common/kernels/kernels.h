@@ -32,7 +32,7 @@
  *   layernorm  mean = dot(x, ones) / K; d = x - mean; scale = 1 / sqrtf(dot(d, d) / K + eps); y = fma(d * scale, w, b)
  *   attention  see attn below
  *   logits     see logit_sum below
- *   exp        see bt_exp1 */
+ *   exp, tanh  see bt_exp1, bt_tanh1 */
 
 /* ---- matrix product over packed f16 weights ----
  * wp: panels of 16 output channels; panel p holds outputs 16p..16p+15, k ascending:
@@ -73,6 +73,8 @@ typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t cou
 typedef void bt_gelu_fn(float *y, const float *x, size_t count);
 /* y[i] = gelu(g[i]) * u[i], as gelu above (GeGLU); y may equal g or u */
 typedef void bt_gelu_mul_fn(float *y, const float *g, const float *u, size_t count);
+/* y[i] = tanh(y[i] / cap) * cap, cap > 0 */
+typedef void bt_soft_cap_fn(float *y, float cap, size_t count);
 /* Rotary embedding in place on x[heads, D], pairs given by `neox`:
  *   neox = 0: pairs (2i, 2i+1);  neox = 1: pairs (i, i + R/2)   for i < R/2, R = rotary dims <= D, even
  *   a' = a * cos[i] - b * sin[i]  computed as fma(a, cos, -(b * sin));  b' = fma(a, sin, b * cos)
@@ -110,7 +112,8 @@ typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, 
  *   for each span of 256 absolute positions, ascending:
  *     m = -inf, l[16] = 0, acc[D] = 0
  *     for each block of 64 positions in it, ascending (only the visible ones):
- *       z[j]  = (fma chain over ascending d of q[d] * K[j][d], starting from +0) * s; a NaN counts as +inf
+ *       z[j]  = (fma chain over ascending d of q[d] * K[j][d], starting from +0) * s; with a cap then
+ *               tanh(z[j] / cap) * cap; a NaN counts as +inf
  *       bm    = max(m, z[..]);  c = exp(m - bm);  m = bm          (c = 0 while m = -inf)
  *       p[j]  = exp(z[j] - m)
  *       l[i]  = l[i] * c, then + p[j] for each j with j % 16 = i, ascending
@@ -131,6 +134,7 @@ enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
 typedef struct bt_attn_rule {
     float scale;   /* of q . k */
     size_t window; /* positions that a row sees at most; 0: all */
+    float cap;     /* of the scores; 0: none */
 } bt_attn_rule;
 /* The first position that the row at `pos` sees. */
 static inline size_t bt_attn_begin(const bt_attn_rule *rule, size_t pos)
@@ -203,6 +207,8 @@ typedef void bt_kv_store_fn(const bt_kv_view *kv, size_t layer, size_t pos0, siz
 /* exp(min(x, 88)), and +0 for x below -87 or NaN, by the same operations in scalar and vector form (exp.h). Relative
  * error < 2^-22. */
 float bt_exp1(float x);
+/* tanh(x), by the same operations in scalar and vector form (exp.h). Relative error < 2^-22; a NaN gives NaN. */
+float bt_tanh1(float x);
 /* One value of the conversions above. */
 float bt_f16_to_f32_1(uint16_t h);
 uint16_t bt_f32_to_f16_1(float x);
@@ -233,6 +239,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
     KERNEL(gelu, bt_gelu, WIDTH, with) \
     KERNEL(gelu_mul, bt_gelu_mul, WIDTH, with) \
+    KERNEL(soft_cap, bt_soft_cap, WIDTH, with) \
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \
     KERNEL(f16_to_f32, bt_f16_to_f32, WIDTH, with) \

@@ -28,6 +28,25 @@ BT_INLINE v16 v16_exp(v16 x)
     return v16_where_ge(v16_mul(p, v16_bits_add_shift(s, 127, 23)), x, v16_set1(BT_EXP_LOW));
 }
 
+/* bt_tanh1 in each lane. The bound comes first in min and max, which give their second operand where one is NaN. */
+BT_INLINE v16 v16_tanh(v16 x)
+{
+    const v16 one = v16_set1(1.0f), most = v16_set1(BT_TANH_HIGH);
+    const v16 z = v16_max(v16_neg(most), v16_min(most, v16_add(x, x)));
+    const v16 s = v16_fma(z, v16_set1(BT_EXP_LOG2E), v16_set1(BT_EXP_ROUND));
+    const v16 n = v16_sub(s, v16_set1(BT_EXP_ROUND));
+    v16 r = v16_fnma(n, v16_set1(BT_EXP_LN2_HI), z);
+    r = v16_fnma(n, v16_set1(BT_EXP_LN2_LO), r);
+    v16 c = v16_set1(BT_EXP_C6);
+    c = v16_fma(c, r, v16_set1(BT_EXP_C5));
+    c = v16_fma(c, r, v16_set1(BT_EXP_C4));
+    c = v16_fma(c, r, v16_set1(BT_EXP_C3));
+    c = v16_fma(c, r, v16_set1(BT_EXP_C2));
+    const v16 power = v16_bits_add_shift(s, 127, 23), q = v16_fma(c, v16_mul(r, r), r);
+    const v16 e = v16_fma(power, q, v16_sub(power, one));
+    return v16_div(e, v16_add(e, v16_set1(2.0f)));
+}
+
 /* gelu(x) in each lane, in the order of bt_gelu_fn. */
 BT_INLINE v16 v16_gelu(v16 x)
 {

@@ -1,9 +1,10 @@
-/* The list of architectures as a table. */
+/* The list of architectures as a table, and what hyper-parameters say beside their numbers. */
 #include "model/arch.h"
 #include "model/model.h"
 #include "kernels/kv_view.h"
 
 #include <assert.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -80,3 +81,10 @@ uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer)
 {
     return bt_rules_rope_table(&hp->rules, layer);
 }
+
+float bt_hparams_scores(const bt_hparams *hp)
+{
+    return hp->times.scores > 0 ? hp->times.scores : 1.0f / sqrtf((float)hp->head_dim);
+}
+float bt_hparams_embed(const bt_hparams *hp) { return hp->times.embed > 0 ? hp->times.embed : 1; }
+float bt_hparams_add(const bt_hparams *hp) { return hp->times.add > 0 ? hp->times.add : 1; }

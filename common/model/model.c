@@ -765,13 +765,6 @@ void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t
         }
 }
 
-float bt_hparams_scores(const bt_hparams *hp)
-{
-    return hp->times.scores > 0 ? hp->times.scores : 1.0f / sqrtf((float)hp->head_dim);
-}
-float bt_hparams_embed(const bt_hparams *hp) { return hp->times.embed > 0 ? hp->times.embed : 1; }
-float bt_hparams_add(const bt_hparams *hp) { return hp->times.add > 0 ? hp->times.add : 1; }
-
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)
 {
     char path[4096];

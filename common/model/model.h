@@ -43,8 +43,14 @@ typedef struct bt_multipliers {
  * comparison with a model follow the list.
  *   window            positions that window layers see, their own included; 0: all layers see all
  *   global_every      every so many layers, the last of them sees all; 0: none does
- *   window_rope_base  rope_base of window layers, with rope_scale 1; 0: that of the others */
-#define BT_RULE_LIST(RULE) RULE(uint32_t, window) RULE(uint32_t, global_every) RULE(float, window_rope_base)
+ *   window_rope_base  rope_base of window layers, with rope_scale 1; 0: that of the others
+ *   score_cap, logit_cap   soft caps, tanh(x / cap) * cap, of attention's scores and of the logits */
+#define BT_RULE_LIST(RULE) \
+    RULE(uint32_t, window) \
+    RULE(uint32_t, global_every) \
+    RULE(float, window_rope_base) \
+    RULE(float, score_cap) \
+    RULE(float, logit_cap)
 #define BT_RULE_MEMBER(type, name) type name;
 typedef struct bt_rules {
     BT_RULE_LIST(BT_RULE_MEMBER)

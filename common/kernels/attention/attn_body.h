@@ -44,7 +44,7 @@ typedef struct job {
     const bt_kv_view *kv;
     size_t layer, g, dp; /* kv head; padded head_dim */
     size_t g0, g1, each; /* kv heads [g0, g1) go together; query has `each` pairs of g0, then of g0 + 1 and so on */
-    float scale;
+    float scale, cap;
     float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
     const uint8_t *row[BT_ATTN_BLOCK];  /* the K row of each position of the block */
     float key_scale[BT_ATTN_BLOCK];     /* int8: the scales of K of the block's positions */
@@ -194,6 +194,13 @@ BT_INLINE float greatest(float *z, size_t seen)
     return v8_max(v16_fold_max(top));
 }
 
+/* z[n] = tanh(z / cap) * cap, in whole vectors. */
+static void cap_scores(float *z, size_t n, float cap)
+{
+    const v16 by = v16_set1(cap);
+    for (size_t e = 0; e < n; e += 16) v16_store(z + e, v16_mul(v16_tanh(v16_div(v16_load(z + e), by)), by));
+}
+
 /* Makes p of z in place, and m, c and l, for n pairs from i on. */
 static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
 {
@@ -201,6 +208,7 @@ static void weigh(job *j, size_t i, size_t n, size_t b, size_t count)
     for (size_t r = 0; r < n; r++) {
         query *s = &j->query[i + r];
         float *z = j->p + (i + r) * BT_ATTN_BLOCK;
+        if (j->cap > 0) cap_scores(z, seen_of(s, b, count), j->cap);
         for (size_t e = 0; e < unseen_of(s, b); e++) z[e] = -__builtin_inff(); /* its weight is +0 */
         const float top = greatest(z, seen_of(s, b, count)), m = top > s->m ? top : s->m;
         c[r] = s->m - m;
@@ -389,9 +397,9 @@ static void fill_job(job *j, size_t first, size_t h, size_t width, const float *
         }
 }
 
-static void begin_job(job *j, const bt_kv_view *kv, size_t layer, float scale, void *scratch)
+static void begin_job(job *j, const bt_kv_view *kv, size_t layer, const bt_attn_rule *rule, void *scratch)
 {
-    j->kv = kv, j->layer = layer, j->scale = scale;
+    j->kv = kv, j->layer = layer, j->scale = rule->scale, j->cap = rule->cap;
     j->ahead = (ahead){.price = SIZE_MAX};
     j->dp = attn_padded_dim(kv->head_dim);
     j->block = scratch;
@@ -407,7 +415,7 @@ void BT_VARIANT(bt_attn)(float *out, size_t ldo, const float *q, size_t ldq, con
 {
     const size_t group = heads / kv->kv_heads;
     job j;
-    begin_job(&j, kv, layer, rule->scale, scratch);
+    begin_job(&j, kv, layer, rule, scratch);
     for (size_t h = h0, width; h < h1; h += width * (j.g1 - j.g0)) {
         width = group - h % group < h1 - h ? group - h % group : h1 - h;
         j.g0 = h / group;
@@ -431,7 +439,7 @@ void BT_VARIANT(bt_attn_span)(float *part, size_t spans, const float *q, size_t 
 {
     const size_t group = heads / kv->kv_heads, pairs = group * t;
     job j;
-    begin_job(&j, kv, layer, rule->scale, scratch);
+    begin_job(&j, kv, layer, rule, scratch);
     for (j.g0 = g0; j.g0 < g1; j.g0 = j.g1) {
         j.g1 = j.g0 + heads_together(pairs, g1 - j.g0);
         for (size_t first = 0; first < pairs; first += j.each) {

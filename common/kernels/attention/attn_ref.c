@@ -21,7 +21,7 @@ static float kv_elem(const bt_kv_view *kv, size_t layer, int is_v, size_t token,
 
 /* (m, l, acc) of positions [begin, end) of one span. */
 static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_view *kv, size_t layer,
-                    size_t g, size_t begin, size_t end, float scale)
+                    size_t g, size_t begin, size_t end, const bt_attn_rule *rule)
 {
     const size_t d = kv->head_dim;
     float z[BT_ATTN_BLOCK], lane[16] = {0};
@@ -34,7 +34,8 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
         for (size_t j = 0; j < count; j++) {
             float sum = 0;
             for (size_t i = 0; i < d; i++) sum = fmaf(q[i], kv_elem(kv, layer, 0, b + j, g, i), sum);
-            z[j] = sum * scale;
+            z[j] = sum * rule->scale;
+            if (rule->cap > 0) z[j] = bt_tanh1(z[j] / rule->cap) * rule->cap;
             if (z[j] != z[j]) z[j] = INFINITY;
             if (z[j] > bm) bm = z[j];
         }
@@ -83,8 +84,7 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
             float tm = 0, tl = 0, m, l;
             for (size_t s = begin, next; s < visible; s = next) {
                 next = (s / BT_ATTN_SPAN + 1) * BT_ATTN_SPAN;
-                span_of(&m, &l, acc, qh, kv, layer, h / group, s, visible < next ? visible : next,
-                        rule->scale);
+                span_of(&m, &l, acc, qh, kv, layer, h / group, s, visible < next ? visible : next, rule);
                 merge(&tm, &tl, total, m, l, acc, d, s == begin);
             }
             const float by = attn_divisor(tm, tl);
@@ -181,7 +181,7 @@ void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, con
             float *p = part + (pair * spans + s) * attn_part_floats(d);
             if (begin < end)
                 span_of(&p[0], &p[1], p + BT_ATTN_PART_HEAD, q + row * ldq + (g * group + pair % group) * d,
-                        kv, layer, g, begin, end, rule->scale);
+                        kv, layer, g, begin, end, rule);
         }
 }
 

@@ -281,7 +281,7 @@ void BT_VARIANT(bt_attn_some)(float *out, size_t ldo, const float *q, size_t ldq
 {
     const size_t pairs = list->rows * list->width;
     job j;
-    begin_job(&j, kv, layer, scale, scratch);
+    begin_job(&j, kv, layer, &(bt_attn_rule){.scale = scale}, scratch);
     j.g = g;
     for (size_t i = 0; i < pairs; i++) j.query[i].q = q + i / list->width * ldq + i % list->width * kv->head_dim;
     if (pairs <= TILE && !list->take) some_few(&j, out, ldo, list);

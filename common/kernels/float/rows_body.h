@@ -128,6 +128,15 @@ void BT_VARIANT(bt_gelu_mul)(float *y, const float *g, const float *u, size_t co
     }
 }
 
+void BT_VARIANT(bt_soft_cap)(float *y, float cap, size_t count)
+{
+    const v16 by = v16_set1(cap);
+    for (size_t i = 0; i < count; i += 16) {
+        const size_t n = count - i < 16 ? count - i : 16;
+        v16_store_n(y + i, v16_mul(v16_tanh(v16_div(v16_load_n(y + i, n), by)), by), n);
+    }
+}
+
 void BT_VARIANT(bt_rope)(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)
 {
     for (size_t h = 0; h < heads; h++, x += d) {

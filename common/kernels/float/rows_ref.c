@@ -39,6 +39,24 @@ float bt_exp1(float x)
     return p * power_of(s);
 }
 
+float bt_tanh1(float x)
+{
+    float z = x + x;
+    if (z > BT_TANH_HIGH) z = BT_TANH_HIGH;
+    if (z < -BT_TANH_HIGH) z = -BT_TANH_HIGH;
+    const float s = fmaf(z, BT_EXP_LOG2E, BT_EXP_ROUND);
+    const float n = s - BT_EXP_ROUND;
+    float r = fmaf(-n, BT_EXP_LN2_HI, z);
+    r = fmaf(-n, BT_EXP_LN2_LO, r);
+    float c = BT_EXP_C6;
+    c = fmaf(c, r, BT_EXP_C5);
+    c = fmaf(c, r, BT_EXP_C4);
+    c = fmaf(c, r, BT_EXP_C3);
+    c = fmaf(c, r, BT_EXP_C2);
+    const float power = power_of(s), q = fmaf(c, r * r, r), e = fmaf(power, q, power - 1.0f);
+    return e / (e + 2.0f);
+}
+
 static float tree(float l[16])
 {
     for (size_t half = 8; half > 0; half /= 2)
@@ -109,6 +127,11 @@ void bt_gelu_ref(float *y, const float *x, size_t count)
 void bt_gelu_mul_ref(float *y, const float *g, const float *u, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = gelu(g[i]) * u[i];
+}
+
+void bt_soft_cap_ref(float *y, float cap, size_t count)
+{
+    for (size_t i = 0; i < count; i++) y[i] = bt_tanh1(y[i] / cap) * cap;
 }
 
 void bt_rope_ref(float *x, size_t heads, size_t d, size_t r, const float *cos, const float *sin, int neox)

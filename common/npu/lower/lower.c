@@ -209,7 +209,7 @@ static bool is_apart(const bt_lower_build *b, uint8_t *seen)
     return false;
 }
 
-typedef struct users { /* writer and readers of a value, of the planes, or of the KV cache */
+typedef struct users { /* writer and readers of a value, of the planes, of the KV cache, or of the logits */
     uint32_t writer;
     uint32_t reader[16];
     size_t readers;
@@ -254,7 +254,8 @@ static bool writes(order *o, users *u, uint32_t at)
 static bool find_edges(order *o)
 {
     const bt_lower_build *b = o->b;
-    users *of = calloc(b->values + 2, sizeof *of), *planes = of + b->values, *kv = planes + 1;
+    users *of = calloc(b->values + 3, sizeof *of), *planes = of + b->values, *kv = planes + 1,
+          *logits = kv + 1;
     bool made = of != NULL;
     for (uint32_t i = 0; made && i < b->insts; i++) {
         const bt_pkg_inst *n = &b->inst[i];
@@ -266,6 +267,9 @@ static bool find_edges(order *o)
         if (makes || bt_areas_reads_planes(n)) made = made && (makes ? writes : reads)(o, planes, i);
         if (bt_pkg_op_info_of(n->op)->shape == BT_SHAPE_STORE) made = made && writes(o, kv, i);
         if (bt_pkg_is_attention(n)) made = made && reads(o, kv, i);
+        /* parts of the logits come in any order, their cap behind all */
+        if (bt_pkg_is_linear(n) && n->out == BT_PKG_NOWHERE) made = made && reads(o, logits, i);
+        if (bt_pkg_op_info_of(n->op)->shape == BT_SHAPE_LOGITS) made = made && writes(o, logits, i);
     }
     free(of);
     return made;

@@ -13,6 +13,7 @@ enum { MAX_WHY = sizeof((bt_pkg_fallback *)0)->why };
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
     if (op->kind == BT_OP_LINEAR) return true;
+    if (op->kind == BT_OP_SOFT_CAP) return npu_ops == BT_PKG_OPS_ALL; /* no device has it; it is listed */
     if (npu_ops != BT_PKG_OPS_ALL || bt_op_infos[op->kind].class == BT_CLASS_EDGE) return false;
     return op->rotation != BT_ROTATION_R1; /* R1 belongs to the embedding */
 }
@@ -45,7 +46,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
     if (op->kind == BT_OP_LINEAR)
         (void)bt_offload_linear(why, profile, bt_recipe_of(recipe, op->layer, site), site,
                                 g->tensor[op->in[0]].width);
-    else if (!can) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
+    else if (!can && op->kind != BT_OP_SOFT_CAP) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
     else if (!bt_pkg_op_in_integers(op->kind)) snprintf(why, MAX_WHY, "no form in integers");
     else if (!(can & (profile->output_bits == 8 ? BT_PROFILE_INT8 : BT_PROFILE_INT16)))
         snprintf(why, MAX_WHY, "%u-bit values", (unsigned)profile->output_bits);
@@ -57,6 +58,8 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
         snprintf(why, MAX_WHY, "a norm behind a linear");
     else if (op->kind == BT_OP_QK_NORM && g->tensor[op->out].width != op->heads * g->hp.head_dim)
         snprintf(why, MAX_WHY, "a norm of the whole row");
+    else if (op->kind == BT_OP_ATTENTION && g->hp.score_cap > 0)
+        snprintf(why, MAX_WHY, "soft caps of scores");
     else if (op->kind == BT_OP_ADD && !bt_graph_added(g, at)) snprintf(why, MAX_WHY, "adds what a norm made");
 }
 
@@ -200,6 +203,7 @@ static bool takes_floats(char *why, const bt_graph *g, size_t at, const bt_profi
     const bt_op *op = &g->op[at];
     float most = 0;
     if (!(profile->op[op->kind] & BT_PROFILE_FLOATS)) return false;
+    if (op->kind == BT_OP_ATTENTION && g->hp.score_cap > 0) return false;
     if (!op_max || !is_too_large(op, profile, op_max[at])) return true;
     for (size_t i = 0; i < g->ops; i++)
         if (g->op[i].kind == op->kind && op_max[i] > most) most = op_max[i];

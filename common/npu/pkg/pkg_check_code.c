@@ -42,8 +42,9 @@ typedef struct walk {
     uint32_t program, at;       /* for messages */
     uint32_t cluster, clusters; /* cluster of the instruction before; clusters that have begun */
     uint32_t layer, stored;     /* the layer of the last instruction in a layer; layers whose KV is stored */
-    bool layered, tail, logits; /* the walk has reached the layers; has left them; logits were written */
-    uint32_t session;           /* the mapped session; BT_PKG_NONE before the first SESSION */
+    bool layered, tail, logits, capped; /* the walk has reached the layers; has left them; logits were
+                                           written; and capped */
+    uint32_t session;                   /* the mapped session; BT_PKG_NONE before the first SESSION */
     bt_fault *fault;
 } walk;
 
@@ -306,6 +307,7 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     case BT_SHAPE_ROWS:
     case BT_SHAPE_PAIR:
     case BT_SHAPE_SELECT: break;
+    case BT_SHAPE_LOGITS: width = !in->in_width && !in->out_width; break;
     case BT_SHAPE_ROUTE: /* no instruction has these */
     case BT_SHAPE_GATHER:
     case BT_SHAPE_EXPERTS:
@@ -473,10 +475,18 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
 
 static bt_err check_logits(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
 {
-    if ((w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || r->out != BT_PKG_FORM_F32 ||
+    if (w->capped || (w->logits && bt_pkg_part_of(in) <= 1) || !in->out_rows || r->out != BT_PKG_FORM_F32 ||
         in->out_stride != tensor_of(w, in->tensor)->n * 4)
         return bad(w, "logits are written twice, or not as rows of f32 numbers");
     w->logits = true;
+    return BT_OK;
+}
+
+static bt_err check_cap(walk *w, const bt_pkg_inst *in)
+{
+    if (!w->logits || w->capped || !in->out_rows || !(w->h->logit_cap > 0))
+        return bad(w, "caps no logits, or logits that have no cap, or a second time");
+    w->capped = true;
     return BT_OK;
 }
 
@@ -488,6 +498,7 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_inf
     size_t reads = 0;
     uint32_t from = r->in0, second = r->in1, to = r->out;
     const bool select = r->shape == BT_SHAPE_SELECT;
+    if (r->shape == BT_SHAPE_LOGITS && (e = check_cap(w, in)) < 0) return e;
     if (select && !in->out_rows) return bad(w, "out_rows 0, and a selection of rows needs 1");
     if (select)
         for (uint32_t i = 0; i < w->vals; i++)
@@ -664,6 +675,8 @@ static bt_err check_program(const bt_pkg *p, uint32_t index, bt_fault *fault)
     else if (w.logits != (g->out > 0))
         e = bt_fail(fault, BT_EFORMAT, "program %u: out %u, and %s logits", index, g->out,
                     w.logits ? "it writes" : "it writes no");
+    else if (w.capped != (w.logits && w.h->logit_cap > 0))
+        e = bt_fail(fault, BT_EFORMAT, "program %u: logits without their soft cap", index);
     else if (w.clusters != g->clusters)
         e = bt_fail(fault, BT_EFORMAT, "program %u: clusters is %u, and %u are there", index, g->clusters,
                     w.clusters);

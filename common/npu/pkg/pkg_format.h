@@ -113,7 +113,7 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
         };
         bt_rules rules; /* the same members (model/model.h) */
     };
-    uint8_t reserved[68]; /* zero */
+    uint8_t reserved[60]; /* zero */
 } bt_pkg_header;
 /* A layer's window (0: it sees all positions), and where its table begins in rope_cos and rope_sin, in elements. */
 uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer);

@@ -316,6 +316,12 @@ static void run_select_rows(bt_exec_job *j, const bt_pkg_inst *i)
                                  i->out_width);
 }
 
+static void run_soft_cap(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = j->x->header;
+    bt_companion_soft_cap(&j->x->companion, j->io->logits, h->logit_cap, bt_exec_linear_rows(j, i), h->vocab);
+}
+
 static void run_quantise(bt_exec_job *j, const bt_pkg_inst *i)
 {
     j->x->dynamic ? bt_exec_dynamic_quantise(j, i) : bt_exec_border_quantise(j, i);

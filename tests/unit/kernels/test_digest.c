@@ -83,6 +83,7 @@ static uint64_t digest(const bt_kernels *k, const inputs *in)
     k->layernorm(rows, K / 2, in->x, K, in->gain, 1e-5f, T, K / 2);
     k->gelu_mul(rows, rows, in->x, (size_t)T * K);
     k->gelu(rows, rows, (size_t)T * (K / 2));
+    k->soft_cap(rows, 0.5f, (size_t)T * (K / 2));
     h = hash_on(h, rows, (size_t)T * (K / 2) * sizeof *rows);
     for (int neox = 0; neox < 2; neox++) k->rope(turned, HEADS, D, ROTARY, in->cos, in->sin, neox);
     h = hash_on(h, turned, (size_t)HEADS * D * sizeof *turned);
@@ -95,7 +96,7 @@ static uint64_t digest(const bt_kernels *k, const inputs *in)
 static void every_row_has_the_bits_of_every_compiler_and_machine(void **state)
 {
     (void)state;
-    const uint64_t want = 0x6e518b463e71c8c8;
+    const uint64_t want = 0x37ea8dd5694a1505;
     size_t wrong = 0;
     inputs in = inputs_new();
     for (size_t i = 0; i < bt_kernels_table_len; i++) {

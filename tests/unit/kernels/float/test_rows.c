@@ -52,7 +52,7 @@ static void layernorm_equals_ref_and_works_in_place(void **state)
         }
 }
 
-static void gelu_equals_ref_over_the_whole_range(void **state)
+static void gelu_and_soft_cap_equal_ref_over_the_whole_range(void **state)
 {
     enum { N = 4001 };
     const bt_kernels *v = variant_of(state);
@@ -66,6 +66,10 @@ static void gelu_equals_ref_over_the_whole_range(void **state)
         assert_memory_equal(y, want, sizeof y);
         v->gelu(y, x, N);
         ref_kernels()->gelu(want, x, N);
+        assert_memory_equal(y, want, sizeof y);
+        memcpy(y, x, sizeof y), memcpy(want, x, sizeof want);
+        v->soft_cap(y, 30, N);
+        ref_kernels()->soft_cap(want, 30, N);
         assert_memory_equal(y, want, sizeof y);
     }
 }
@@ -214,6 +218,23 @@ static void ref_exp_agrees_with_double_exp(void **state)
     assert_true(bt_exp1(1000.0f) == bt_exp1(88.0f));
 }
 
+static void ref_tanh_agrees_with_double_tanh(void **state)
+{
+    (void)state;
+    double worst = 0;
+    for (uint32_t u = to_bits(1e-30f); u <= to_bits(100.0f); u += 499)
+        for (int negative = 0; negative < 2; negative++) {
+            const float x = from_bits(u | (negative ? 0x80000000 : 0));
+            const double want = tanh((double)x), error = fabs(bt_tanh1(x) - want) / fabs(want);
+            if (error > worst) worst = error;
+        }
+    printf("greatest relative error of tanh: 2^%.2f\n", log2(worst));
+    assert_true(worst < 0x1p-22);
+    assert_true(bt_tanh1(0.0f) == 0.0f && bt_tanh1(INFINITY) == 1.0f && bt_tanh1(-INFINITY) == -1.0f);
+    assert_true(bt_tanh1(10.0f) == 1.0f && bt_tanh1(-10.0f) == -1.0f);
+    assert_true(isnan(bt_tanh1(NAN)));
+}
+
 static void ref_rows_agree_with_double_precision(void **state)
 {
     (void)state;
@@ -260,12 +281,13 @@ int main(void)
     const struct CMUnitTest once[] = {
         cmocka_unit_test(ref_f16_is_the_nearest_half_and_ties_go_to_even),
         cmocka_unit_test(ref_exp_agrees_with_double_exp),
+        cmocka_unit_test(ref_tanh_agrees_with_double_tanh),
         cmocka_unit_test(ref_rows_agree_with_double_precision),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_equals_ref_and_works_in_place),
         cmocka_unit_test(layernorm_equals_ref_and_works_in_place),
-        cmocka_unit_test(gelu_equals_ref_over_the_whole_range),
+        cmocka_unit_test(gelu_and_soft_cap_equal_ref_over_the_whole_range),
         cmocka_unit_test(dots_equal_ref),
         cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),

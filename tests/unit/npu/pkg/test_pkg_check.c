@@ -132,6 +132,10 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("embed_scale", v->h->embed_scale = 0) \
     X("window_rope_base", v->h->window_rope_base = 500) \
     X("global_every", v->h->global_every = 6) \
+    X("score_cap is nan", v->h->score_cap = NAN) \
+    X("score_cap is -1", v->h->score_cap = -1) \
+    X("logit_cap is inf", v->h->logit_cap = INFINITY) \
+    X("logits without their soft cap", v->h->logit_cap = 30) \
     X("window", v->h->window = BT_MODEL_MAX_CTX + 1) \
     X("add_scale", v->h->add_scale = -1) \
     X("rope_base", v->h->rope_base = 0) \

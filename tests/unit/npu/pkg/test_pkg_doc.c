@@ -93,6 +93,8 @@ static const field header[] = {F(S, magic),
                                F(S, window),
                                F(S, global_every),
                                F(S, window_rope_base),
+                               F(S, score_cap),
+                               F(S, logit_cap),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

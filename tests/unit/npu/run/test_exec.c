@@ -423,7 +423,8 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
     plain_heads(p, l, BT_WEIGHT_K_NORM, k, h->kv_heads);
     bt_kernels_select("ref")->kv_store(kv, l, 0, t, k, v, kv_width);
     p->k->attn(a, q_width, q, q_width, kv, l, t, 0, h->heads, 0, h->heads,
-               &(bt_attn_rule){bt_hparams_scores(&p->model->hp), bt_hparams_window(&p->model->hp, l)},
+               &(bt_attn_rule){bt_hparams_scores(&p->model->hp), bt_hparams_window(&p->model->hp, l),
+                               p->model->hp.score_cap},
                scratch);
     plain_linear(p->pkg, l, BT_WEIGHT_O, a, t, n);
     plain_add(p, l, BT_WEIGHT_ATTN_NORM, BT_WEIGHT_ATTN_POST_NORM, x, n);
