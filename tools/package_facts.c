@@ -1,5 +1,6 @@
 /* Figures of a package that both views need. See package_view.h. */
 #include "tools/package_view.h"
+#include "device/time.h"
 #include "model/weight.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
@@ -76,14 +77,21 @@ tool_package_switches tool_package_switches_of(const bt_pkg *p, uint32_t program
     return r;
 }
 
-/* A row at position t sees t + 1 of ctx columns, whatever the chunk. */
+/* A row at position t sees t + 1 of ctx columns, whatever the chunk; in a window layer, the window's first
+ * layer being 0, at most the window. */
 tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row)
 {
     const bt_pkg_row *r = &bt_pkg_rows(p)[row];
-    tool_package_bucket b = {.ctx = bt_pkg_programs(p)[r->program[BT_PKG_OUT_LAST]].ctx};
+    const bt_pkg_program *g = &bt_pkg_programs(p)[r->program[BT_PKG_OUT_LAST]];
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    tool_package_bucket b = {.ctx = g->ctx};
     if (!b.ctx) return b;
     if (row && r[-1].batch == r->batch && r[-1].seq == r->seq) b.first = r[-1].ctx;
     b.masked = 1 - ((double)b.first + 1 + b.ctx) / (2.0 * b.ctx);
+    if (!h->window) return b;
+    b.window_columns = bt_pkg_columns(h, g, 0);
+    const double rows = b.ctx - b.first, pairs = (double)bt_time_pairs(b.first, b.ctx - b.first, h->window);
+    b.window_masked = 1 - pairs / (rows * b.window_columns);
     return b;
 }
 

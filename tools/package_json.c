@@ -54,10 +54,12 @@ static json_t *specializations(const bt_pkg *p)
             const uint64_t bytes = bt_pkg_programs(p)[r[i].program[out]].arena_bytes;
             if (bytes > arena) arena = bytes;
         }
-        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch", count(r[i].batch),
-                                "seq_min", count(r[i].seq_min), "seq", count(r[i].seq), "ctx",
-                                count(r[i].ctx), "arena_bytes", count(arena), "masked_columns_ratio",
-                                real(tool_package_bucket_of(p, i).masked), "programs", "none",
+        const tool_package_bucket bucket = tool_package_bucket_of(p, i);
+        a = append(a, json_pack("{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:{s:o,s:o,s:o}}", "batch",
+                                count(r[i].batch), "seq_min", count(r[i].seq_min), "seq", count(r[i].seq),
+                                "ctx", count(r[i].ctx), "arena_bytes", count(arena), "masked_columns_ratio",
+                                real(bucket.masked), "window_columns", count(bucket.window_columns),
+                                "window_masked_ratio", real(bucket.window_masked), "programs", "none",
                                 program(p, r[i].program[BT_PKG_OUT_NONE]), "last",
                                 program(p, r[i].program[BT_PKG_OUT_LAST]), "all",
                                 program(p, r[i].program[BT_PKG_OUT_ALL])));

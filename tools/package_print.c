@@ -194,11 +194,15 @@ static void print_contexts(const bt_pkg *p)
         bool is_said = !bucket.ctx;
         for (uint32_t k = 0; k < i && !is_said; k++) {
             const tool_package_bucket before = tool_package_bucket_of(p, k);
-            is_said = before.ctx == bucket.ctx && before.first == bucket.first;
+            is_said = before.ctx == bucket.ctx && before.first == bucket.first &&
+                      before.window_columns == bucket.window_columns;
         }
-        if (!is_said)
-            printf("static context of %u: positions %u to %u, %.1f %% of its columns masked\n", bucket.ctx,
-                   bucket.first, bucket.ctx - 1, 100 * bucket.masked);
+        if (is_said) continue;
+        printf("static context of %u: positions %u to %u, %.1f %% of its columns masked\n", bucket.ctx,
+               bucket.first, bucket.ctx - 1, 100 * bucket.masked);
+        if (bucket.window_columns)
+            printf("  window layers, chunks of %u: %u columns, %.1f %% masked\n", bt_pkg_rows(p)[i].seq,
+                   bucket.window_columns, 100 * bucket.window_masked);
     }
 }
 

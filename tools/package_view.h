@@ -79,10 +79,11 @@ typedef struct tool_package_packing {
 } tool_package_packing;
 tool_package_packing tool_package_packing_of(const bt_pkg *p);
 /* The positions that run in a row whose programs are static in ctx, behind the next smaller ctx of its seq, and the
- * share of columns that are masked there. ctx 0: the row is not static. */
+ * share of columns that are masked there. ctx 0: the row is not static. window_columns: those that attention of window
+ * layers has there; 0: no layer has a window. */
 typedef struct tool_package_bucket {
-    uint32_t first, ctx;
-    double masked;
+    uint32_t first, ctx, window_columns;
+    double masked, window_masked;
 } tool_package_bucket;
 tool_package_bucket tool_package_bucket_of(const bt_pkg *p, uint32_t row);
 /* How prompts attend, as npu/pkg/attention.h says it. */

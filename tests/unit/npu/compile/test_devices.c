@@ -3,7 +3,9 @@
  * with no limits. Counts are computed again here, position by position. */
 #include "npu/compile/compile.h"
 #include "base/file.h"
+#include "npu/lower/plan.h"
 #include "npu/pkg/pkg.h"
+#include "npu/price/stage_cost.h"
 #include "engine/prefill.h"
 #include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/model/npu_kit.h"
@@ -18,7 +20,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { CTX = 1024, TOKENS = 700, CALIB = 128 };
+enum { CTX = 1024, TOKENS = 700, CALIB = 160 };
 
 typedef struct world {
     engine_kit kit;
@@ -168,6 +170,87 @@ static void masked_columns_are_counted_and_change_no_bit(void **state)
         bt_pkg_close(plain);
         bt_pkg_close(own);
     }
+}
+
+/* ---- windows ---- */
+
+enum { WINDOW = 70, CHUNK = 32, SEEN = WINDOW + CHUNK - 1 };
+
+static world windowed(const world *of, const char *arch)
+{
+    world w = *of;
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = arch;
+    s.layers = 7; /* gemma3: the sixth sees all */
+    s.ctx = CTX;
+    s.window = WINDOW;
+    w.kit = engine_kit_of(&s);
+    engine_kit_ids(w.calib, CALIB, w.kit.model, 21);
+    engine_kit_ids(w.ids, TOKENS, w.kit.model, 22);
+    return w;
+}
+
+/* Attention of window layers has columns of its own in every static context, and the masked ones are those
+ * that rows do not see of them. No bit changes. */
+static void window_layers_compute_the_columns_of_window_and_chunk_alone(void **state)
+{
+    static const char *const archs[] = {"llama", "gemma3"};
+    for (size_t a = 0; a < 2; a++) {
+        world w = windowed(*state, archs[a]);
+        const bt_hparams *hp = &w.kit.model->hp;
+        const uint64_t windows = a ? 6 : 7, of_pair = 2ull * hp->heads * hp->head_dim;
+        bt_pkg *plain = made(&w, "", "chunk:32+tail", BT_PKG_OPS_ALL),
+               *own = made(&w, "\"static_ctx\":true", "chunk:32+tail", BT_PKG_OPS_ALL);
+        bt_report_work without, with;
+        assert_true(run(&w, plain, TOKENS, &without) == run(&w, own, TOKENS, &with));
+        uint64_t masked = 0;
+        for (uint64_t t = 0; t < TOKENS; t++)
+            masked += windows * (SEEN - (t + 1 < WINDOW ? t + 1 : WINDOW)) +
+                      (hp->layers - windows) * ((t < 512 ? 512 : 1024) - (t + 1));
+        assert_int_equal(without.masked_macs, 0);
+        assert_true(with.masked_macs == masked * of_pair);
+        bt_pkg_close(plain);
+        bt_pkg_close(own);
+        engine_kit_done(&w.kit);
+    }
+}
+
+/* A chunk's attention of a window layer costs, and takes on the chip, what it does in any context; that of a
+ * layer that sees all grows with it. */
+static void prices_and_fit_of_window_layers_know_no_context(void **state)
+{
+    world w = windowed(*state, "gemma3");
+    bt_pkg *p = made(&w, "\"static_ctx\":true", "chunk:32+tail", BT_PKG_OPS_ALL);
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    bt_profile npu;
+    bt_fault f = {""};
+    if (bt_profile_load(&npu, "hexagon-v75", &f) < 0) fail_msg("%s", f.text);
+    const bt_stage_engines engines = {&npu, &npu, 16};
+    uint64_t ns[2][2] = {{0}}, bands[2][2] = {{0}}; /* by context; of window layers, of others */
+    for (uint32_t c = 0; c < 2; c++) {
+        const bt_pkg_row *row = NULL;
+        for (uint32_t i = 0; i < h->rows.count; i++)
+            if (bt_pkg_rows(p)[i].seq == CHUNK && bt_pkg_rows(p)[i].ctx == (c ? 1024 : 512))
+                row = &bt_pkg_rows(p)[i];
+        assert_non_null(row);
+        const uint32_t program = row->program[BT_PKG_OUT_NONE];
+        const bt_stage_chunk chunk = {.pos = 480, .rows = CHUNK, .ctx = row->ctx};
+        for (uint32_t i = 0; i < bt_pkg_programs(p)[program].insts; i++) {
+            const bt_pkg_inst *in = &bt_pkg_code(p, program)[i];
+            bt_on_chip_op op;
+            if (in->op != BT_PKG_INT_ATTENTION) continue;
+            const bool is_global = bt_pkg_window(h, in->layer) == 0;
+            assert_true(is_global == (in->layer == 5));
+            assert_true(bt_plan_on_chip_op(&op, h, bt_pkg_tensors(p), &bt_pkg_programs(p)[program], in,
+                                           row->ctx));
+            bands[c][is_global] = op.bands;
+            ns[c][is_global] = bt_stage_inst_cost(&engines, p, program, in, &chunk).ns;
+        }
+    }
+    assert_true(bands[0][0] == SEEN && bands[1][0] == SEEN && bands[0][1] == 512 && bands[1][1] == 1024);
+    assert_true(ns[0][0] == ns[1][0] && ns[0][1] < ns[1][1] && ns[0][0] < ns[0][1]);
+    bt_pkg_close(p);
+    engine_kit_done(&w.kit);
 }
 
 static void another_context_costs_less_than_two_hundredths_of_the_file(void **state)
@@ -455,6 +538,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_static_context_has_programs_of_its_own_that_are_the_same_instructions),
         cmocka_unit_test(masked_columns_are_counted_and_change_no_bit),
+        cmocka_unit_test(window_layers_compute_the_columns_of_window_and_chunk_alone),
+        cmocka_unit_test(prices_and_fit_of_window_layers_know_no_context),
         cmocka_unit_test(another_context_costs_less_than_two_hundredths_of_the_file),
         cmocka_unit_test(a_window_splits_the_program_and_each_switch_is_counted_with_its_cost),
         cmocka_unit_test(a_window_and_static_contexts_go_together),
