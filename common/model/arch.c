@@ -8,7 +8,8 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, mixed) \
+#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, base, capped, \
+            mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
                         .pairs = BT_ARCH_##how, \
                         .unrotated = each, \
@@ -20,6 +21,8 @@
                         .ffn = BT_ARCH_##between, \
                         .multipliers = BT_ARCH_##scaled, \
                         .windows = seen, \
+                        .window_base = base, \
+                        .caps = BT_ARCH_##capped, \
                         .experts = BT_ARCH_##mixed},
 static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
 

@@ -19,25 +19,29 @@
  *   ffn          down(f): SWIGLU, f = silu(gate) * up; GEGLU, f = gelu(gate) * up; GELU, f = gelu(up), without a gate;
  *                gelu in the tanh form
  *   multipliers  KEYS: the file may have attention.scale, embedding_scale, residual_scale and logit_scale; ROOT: the
- *                embedding times the root of dim; ONES
+ *                embedding times the root of dim, and the file may have attention.scale; ONES
  *   windows      of attention, as long as the file says: 0, none; 1, of all layers, where the file has one; n, of all
  *                layers but every n-th
+ *   base         what rope.freq_base_swa, of window layers, is in a file without it; 0: they have that of the others
+ *   caps         the soft caps attn_logit_softcapping and final_logit_softcapping: NEVER; ALWAYS
  *   experts      the feed-forward block is one of expert_count that each row chooses by itself: NEVER; ALWAYS; MAYBE,
  *                where the file has that key
  * docs/architectures.md has the sources. */
 // clang-format off
 #define BT_ARCH_LIST(ARCH)                                                                                           \
-  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, windows, experts */     \
-  ARCH(LLAMA,      llama,      ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 1, MAYBE)              \
-  ARCH(QWEN2,      qwen2,      HALVES,   0, ALWAYS, NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
-  ARCH(QWEN3,      qwen3,      HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
-  ARCH(GRANITE,    granite,    ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, KEYS, 0, NEVER)              \
-  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, NEVER)              \
-  ARCH(OLMO2,      olmo2,      HALVES,   0, NEVER,  ROWS,  RMS,  AFTER,  APART, SWIGLU, ONES, 0, NEVER)              \
-  ARCH(PHI3,       phi3,       HALVES,   0, NEVER,  NONE,  RMS,  BEFORE, FUSED, SWIGLU, ONES, 1, NEVER)              \
-  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, ALWAYS)             \
-  ARCH(STARCODER2, starcoder2, HALVES,   0, ALL,    NONE,  MEAN, BEFORE, APART, GELU,   ONES, 0, NEVER)              \
-  ARCH(GEMMA3,     gemma3,     HALVES,   0, NEVER,  HEADS, RMS,  BOTH,   APART, GEGLU,  ROOT, 6, NEVER)
+  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, windows, base, caps,    \
+   * experts */                                                                                                      \
+  ARCH(LLAMA,      llama,      ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 1, 0, NEVER, MAYBE)    \
+  ARCH(QWEN2,      qwen2,      HALVES,   0, ALWAYS, NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
+  ARCH(QWEN3,      qwen3,      HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
+  ARCH(GRANITE,    granite,    ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, KEYS, 0, 0, NEVER, NEVER)    \
+  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
+  ARCH(OLMO2,      olmo2,      HALVES,   0, NEVER,  ROWS,  RMS,  AFTER,  APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
+  ARCH(PHI3,       phi3,       HALVES,   0, NEVER,  NONE,  RMS,  BEFORE, FUSED, SWIGLU, ONES, 1, 0, NEVER, NEVER)    \
+  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, ALWAYS)   \
+  ARCH(STARCODER2, starcoder2, HALVES,   0, ALL,    NONE,  MEAN, BEFORE, APART, GELU,   ONES, 0, 0, NEVER, NEVER)    \
+  ARCH(GEMMA3,     gemma3,     HALVES,   0, NEVER,  HEADS, RMS,  BOTH,   APART, GEGLU,  ROOT, 6, 10000, NEVER, NEVER)\
+  ARCH(GEMMA2,     gemma2,     HALVES,   0, NEVER,  NONE,  RMS,  BOTH,   APART, GEGLU,  ROOT, 2, 0, ALWAYS, NEVER)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
@@ -66,6 +70,8 @@ typedef struct bt_arch_info { /* a row */
     bt_arch_ffn ffn;
     bt_arch_multipliers multipliers;
     uint32_t windows;
+    float window_base;
+    bt_arch_has caps;
     bt_arch_has experts;
 } bt_arch_info;
 

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { KEY_CHARS = 96, SHOWN_CHARS = 41, LAYER_MADE = 5 }; /* of a layer: q, k, v, gate, up; or two norms */
-enum { GEMMA3_27B_LAYERS = 62 };
+enum { GEMMA2_27B_LAYERS = 46, GEMMA3_27B_LAYERS = 62 };
 
 typedef struct loading {
     const bt_gguf *g;
@@ -95,12 +95,10 @@ static bt_err find_arch(loading *l)
 /* Keys that change the arithmetic in ways the graph does not have. Some are harmless at a neutral value. */
 static bt_err refuse_unknown_maths(const loading *l)
 {
-    static const char *const never[] = {
-        "attention.clamp_kqv",          "attention.max_alibi_bias",      "attention.temperature_scale",
-        "attention.temperature_length", "attn_logit_softcapping",        "final_logit_softcapping",
-        "rope.dimension_sections",      "rope.scaling.yarn_attn_factor", /* readers disagree on what it
-                                                                            replaces */
-    };
+    /* Readers disagree on what yarn_attn_factor replaces. */
+    static const char *const never[] = {"attention.clamp_kqv",         "attention.max_alibi_bias",
+                                        "attention.temperature_scale", "attention.temperature_length",
+                                        "rope.dimension_sections",     "rope.scaling.yarn_attn_factor"};
     char key[KEY_CHARS];
     bt_err e;
     bool b;
@@ -280,32 +278,40 @@ static bt_err read_rope_scaling(const loading *l)
     return e;
 }
 
-/* A file that has one is refused where the architecture has none. */
+/* Multipliers and soft caps. A file that has one is refused where the architecture has none. */
 static bt_err read_multipliers(const loading *l)
 {
-    bt_multipliers *t = &l->m->hp.times;
+    bt_hparams *hp = &l->m->hp;
+    bt_multipliers *t = &hp->times;
+    const bool has_keys = l->arch->multipliers == BT_ARCH_KEYS,
+               is_root = l->arch->multipliers == BT_ARCH_ROOT, has_caps = l->arch->caps == BT_ARCH_ALWAYS;
     float divisor = 0;
     const struct {
         const char *suffix;
         float *ret;
-    } keys[] = {{"attention.scale", &t->scores},
-                {"embedding_scale", &t->embed},
-                {"residual_scale", &t->add},
-                {"logit_scale", &divisor}};
+        bool is_known, is_needed;
+    } keys[] = {{"attention.scale", &t->scores, has_keys || is_root, false},
+                {"embedding_scale", &t->embed, has_keys, false},
+                {"residual_scale", &t->add, has_keys, false},
+                {"logit_scale", &divisor, has_keys, false},
+                {"attn_logit_softcapping", &hp->score_cap, has_caps, has_caps},
+                {"final_logit_softcapping", &hp->logit_cap, has_caps, has_caps}};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         char key[KEY_CHARS];
         key_of(key, l, keys[i].suffix);
-        if (bt_gguf_find_key(l->g, key) < 0) continue;
-        if (l->arch->multipliers != BT_ARCH_KEYS)
+        if (bt_gguf_find_key(l->g, key) < 0 && !keys[i].is_needed) continue;
+        if (!keys[i].is_known)
             return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement",
                            key);
         const bt_err e = read_positive(keys[i].ret, l, keys[i].suffix, 0, 1e6f);
         if (e < 0) return e;
     }
     if (divisor > 0) t->logits = 1.0f / divisor;
-    if (l->arch->multipliers == BT_ARCH_ROOT) t->embed = sqrtf((float)l->m->hp.dim);
-    if (l->m->hp.arch == BT_ARCH_GEMMA3 && l->m->hp.layers == GEMMA3_27B_LAYERS) /* no key says so */
-        t->scores = 1.0f / sqrtf((float)(l->m->hp.dim / l->m->hp.heads));
+    if (is_root) t->embed = sqrtf((float)hp->dim);
+    const bool is_large = (hp->arch == BT_ARCH_GEMMA3 && hp->layers == GEMMA3_27B_LAYERS) ||
+                          (hp->arch == BT_ARCH_GEMMA2 && hp->layers == GEMMA2_27B_LAYERS);
+    if (is_large && !(t->scores > 0))
+        t->scores = 1.0f / sqrtf((float)(hp->dim / hp->heads)); /* no key says so */
     return BT_OK;
 }
 
@@ -334,7 +340,11 @@ static bt_err read_windows(const loading *l)
                        (unsigned long long)window, hp->ctx, l->arch->name);
     hp->window = (uint32_t)window;
     hp->global_every = every > 1 ? (uint32_t)every : 0;
-    return every > 1 ? read_positive(&hp->window_rope_base, l, "rope.freq_base_swa", 10000.0f, 1e12f) : BT_OK;
+    key_of(key, l, "rope.freq_base_swa");
+    const float base = l->arch->window_base;
+    if (base > 0) return read_positive(&hp->window_rope_base, l, "rope.freq_base_swa", base, 1e12f);
+    if (bt_gguf_find_key(l->g, key) < 0) return BT_OK;
+    return bt_fail(l->fault, BT_EVERSION, "the file asks for %s, which this build does not implement", key);
 }
 
 static bt_err read_hparams(loading *l)

@@ -409,6 +409,9 @@ static float dot(const float *restrict a, const float *restrict b, size_t n)
     return sum;
 }
 
+/* The soft cap of a score or a logit; cap 0: none. */
+static float capped(float x, float cap) { return cap > 0 ? tanhf(x / cap) * cap : x; }
+
 typedef struct attend_job {
     work *w;
     size_t layer, first, rows;
@@ -437,7 +440,7 @@ static void attend_part(void *ud, size_t part, size_t parts)
             float max = -INFINITY;
             double sum = 0;
             for (size_t p = from; p < seen; p++) {
-                score[p] = dot(q, keys + p * width, e_dim) * scale;
+                score[p] = capped(dot(q, keys + p * width, e_dim) * scale, hp->score_cap);
                 if (score[p] > max) max = score[p];
             }
             for (size_t p = from; p < seen; p++) {
@@ -596,8 +599,9 @@ static bt_err run_prompt(work *w, const int32_t *ids, size_t n, float *logits, b
         const size_t rows = n - first < BLOCK ? n - first : BLOCK;
         for (size_t t = 0; t < rows; t++)
             norm_row(hp, w->h + t * hp->dim, w->x + (first + t) * hp->dim, w->r->out_norm);
-        multiply(w->r, logits + (all_logits ? first * hp->vocab : 0), hp->vocab, w->h, rows, &w->r->output,
-                 NULL);
+        float *z = logits + (all_logits ? first * hp->vocab : 0);
+        multiply(w->r, z, hp->vocab, w->h, rows, &w->r->output, NULL);
+        for (size_t i = 0; i < rows * hp->vocab; i++) z[i] = capped(z[i], hp->logit_cap);
     }
     return BT_OK;
 }

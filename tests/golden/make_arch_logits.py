@@ -14,7 +14,7 @@ from gguf.quants import dequantize
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
 NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
-                         "llama-window", "gemma3", "qwen3moe", "mixtral"]
+                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2"]
 
 
 def field(r, key, default=None):
@@ -63,7 +63,12 @@ def open_model(path):
         config = transformers.Gemma3TextConfig(**common, head_dim=get("attention.key_length"), rope_parameters=rope,
                                                sliding_window=get("attention.sliding_window"),
                                                query_pre_attn_scalar=get("attention.key_length"))
-        w = {k: v - 1 if "norm" in k else v for k, v in w.items()}
+    elif arch == "gemma2":
+        config = transformers.Gemma2Config(**common, head_dim=get("attention.key_length"),
+                                           sliding_window=get("attention.sliding_window"),
+                                           query_pre_attn_scalar=round(get("attention.scale") ** -2),
+                                           attn_logit_softcapping=get("attn_logit_softcapping"),
+                                           final_logit_softcapping=get("final_logit_softcapping"))
     elif arch == "qwen3moe":
         config = transformers.Qwen3MoeConfig(**common, **experts, num_experts=get("expert_count"), norm_topk_prob=True,
                                              moe_intermediate_size=get("feed_forward_length"), decoder_sparse_step=1,
@@ -80,13 +85,15 @@ def open_model(path):
                                                  short_factor=list(short), attention_factor=get("rope.scaling.attn_factor"))
         config = transformers.Phi3Config(**common, rope_scaling=scaling, original_max_position_embeddings=original,
                                          sliding_window=get("attention.sliding_window"))
+    if arch.startswith("gemma"):
+        w = {k: v - 1 if "norm" in k else v for k, v in w.items()}
     model = transformers.AutoModelForCausalLM.from_config(config, dtype=torch.float64).double().eval()
     names = {"token_embd.weight": "model.embed_tokens.weight", "output_norm.weight": "model.norm.weight",
              "output_norm.bias": "model.norm.bias", "output.weight": "lm_head.weight"}
     parts = {"attn_norm": "input_layernorm", "attn_q": "self_attn.q_proj", "attn_k": "self_attn.k_proj",
              "attn_v": "self_attn.v_proj", "attn_qkv": "self_attn.qkv_proj", "attn_output": "self_attn.o_proj",
              "attn_q_norm": "self_attn.q_norm", "attn_k_norm": "self_attn.k_norm",
-             "ffn_norm": "pre_feedforward_layernorm" if arch == "gemma3" else "post_attention_layernorm",
+             "ffn_norm": "pre_feedforward_layernorm" if arch in ("gemma2", "gemma3") else "post_attention_layernorm",
              "post_attention_norm": "post_attention_layernorm",
              "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
              "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj", "ffn_gate_inp": "mlp.gate"}

@@ -470,6 +470,8 @@ static void hyper_parameters(const maker *m)
         {"embedding_scale", 0.75f, m->arch->multipliers == BT_ARCH_KEYS},
         {"residual_scale", 0.375f, m->arch->multipliers == BT_ARCH_KEYS},
         {"logit_scale", 3.0f, m->arch->multipliers == BT_ARCH_KEYS},
+        {"attn_logit_softcapping", 2.0f, m->arch->caps == BT_ARCH_ALWAYS},
+        {"final_logit_softcapping", 12.0f, m->arch->caps == BT_ARCH_ALWAYS},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(name, sizeof name, "%s.%s", arch, numbers[i].suffix);

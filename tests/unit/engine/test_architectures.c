@@ -245,23 +245,28 @@ static void sparse_attention_is_refused_where_layers_have_a_window(void **state)
 
 static void add_key(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.9f); }
 
-static void each_multiplier_decides_something(void **state)
+static void each_multiplier_and_each_cap_decides_something(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"granite.attention.scale", "granite.embedding_scale",
-                                       "granite.residual_scale", "granite.logit_scale"};
-    tiny_gguf_spec s = spec_of(BT_ARCH_GRANITE);
-    world w = begin(&s);
-    s.extra = add_key;
+    static const char *const keys[] = {"granite.attention.scale",       "granite.embedding_scale",
+                                       "granite.residual_scale",        "granite.logit_scale",
+                                       "gemma3.attention.scale",        "gemma2.attention.scale",
+                                       "gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        bt_arch arch = BT_ARCHS;
+        assert_non_null(bt_arch_find(&arch, keys[i], (size_t)(strchr(keys[i], '.') - keys[i])));
+        tiny_gguf_spec s = spec_of(arch);
+        world w = begin(&s);
+        s.extra = add_key;
         s.omit = keys[i];
         s.ud = (void *)(uintptr_t)keys[i];
         world other = begin(&s);
+        print_message("%s: %.3f\n", keys[i], (double)off(other.oracle, w.oracle, w.vocab));
         assert_true(off(other.oracle, w.oracle, w.vocab) > 0.02f);
         assert_memory_not_equal(other.kit.model->id, w.kit.model->id, sizeof w.kit.model->id);
         end(&other);
+        end(&w);
     }
-    end(&w);
 }
 
 static void add_eps(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.5f); }
@@ -373,14 +378,17 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         const tiny_gguf_spec s = spec_of(a);
         const bt_arch_info *arch = bt_arch_of((bt_arch)a);
         const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
-                   by_row = arch->qk_norm == BT_ARCH_ROWS;
+                   by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->caps == BT_ARCH_ALWAYS;
         if (tiny_gguf_has_experts(s.arch)) continue;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
-        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, 2 * is_after + 2 * by_mean + by_row);
+        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count,
+                         2 * is_after + 2 * by_mean + by_row + 2 * has_caps);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
         assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
         assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), by_row);
+        assert_int_equal(lists(pkg, "attention", "soft caps of scores"), has_caps);
+        assert_int_equal(lists(pkg, "soft_cap", "no form in integers"), has_caps);
         assert_int_equal(lists(pkg, "layernorm", "no form in integers"), by_mean);
         assert_int_equal(lists(pkg, "gelu", "no form in integers"), by_mean);
         assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after && !by_mean);
@@ -472,7 +480,7 @@ int main(void)
         cmocka_unit_test(packages_are_near_the_reference_and_nothing_changes_a_bit),
         cmocka_unit_test(sparse_attention_is_the_same_however_prompts_are_cut),
         cmocka_unit_test(sparse_attention_is_refused_where_layers_have_a_window),
-        cmocka_unit_test(each_multiplier_decides_something),
+        cmocka_unit_test(each_multiplier_and_each_cap_decides_something),
         cmocka_unit_test(a_layer_without_positions_is_seen_in_the_answer),
         cmocka_unit_test(rows_outside_a_window_are_not_seen),
         cmocka_unit_test(a_window_is_part_of_the_id),

@@ -221,6 +221,22 @@ static const struct {
     {"gemma3", NULL, {"gemma3.rope.freq_base_swa", 0, 1e13f, NULL, {0}}, BT_EFORMAT, "freq_base_swa"},
     {"gemma3", NULL, {"gemma3.final_logit_softcapping", 0, 30, NULL, {0}}, BT_EVERSION, "final_logit_soft"},
     {"gemma3", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+    {"gemma2", "blk.1.post_ffw_norm.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "post_ffw_norm.weight"},
+    {"gemma2", NULL, {"blk.0.attn_q_norm.weight", 0, 0, NULL, {16, 0}}, BT_EVERSION, "attn_q_norm.weight"},
+    {"gemma2", NULL, {"gemma2.embedding_scale", 0, 2, NULL, {0}}, BT_EVERSION, "gemma2.embedding_scale"},
+    {"gemma2", NULL, {"gemma2.rope.freq_base_swa", 0, 500, NULL, {0}}, BT_EVERSION, "freq_base_swa"},
+    {"gemma2", NULL, {"gemma2.attention.sliding_window_pattern", 6, 0, NULL, {0}}, BT_EVERSION, "with 2"},
+    {"gemma2", "gemma2.attention.sliding_window", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "sliding_window is 0"},
+    {"gemma2",
+     "gemma2.attn_logit_softcapping",
+     {"x", 1, 0, NULL, {0}},
+     BT_EFORMAT,
+     "gemma2.attn_logit_softcapping"},
+    {"gemma2",
+     "gemma2.final_logit_softcapping",
+     {"gemma2.final_logit_softcapping", 0, 1e7f, NULL, {0}},
+     BT_EFORMAT,
+     "gemma2.final_logit_softcapping is 1e+07"},
     {"qwen3", NULL, {"blk.0.post_ffw_norm.weight", 0, 0, NULL, {64, 0}}, BT_EVERSION, "post_ffw_norm"},
     {"phi3", "blk.1.attn_qkv.weight", {"x", 1, 0, NULL, {0}}, BT_EFORMAT, "'blk.1.attn_qkv.weight'"},
     {"phi3",
@@ -363,6 +379,27 @@ static void windows_and_their_rotary_base_are_those_of_the_pattern(void **state)
     assert_memory_not_equal(one.m->id, other.m->id, sizeof one.m->id);
     tiny_model_close(&one);
     tiny_model_close(&other);
+}
+
+/* Layers of gemma2 with even numbers have a window, and no rotary base of their own. */
+static void every_second_layer_of_gemma2_has_a_window(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "gemma2";
+    s.layers = 4;
+    s.window = 9;
+    tiny_model one = accept(&s);
+    const bt_hparams *hp = &one.m->hp;
+    assert_true(hp->score_cap == 2 && hp->logit_cap == 12 && bt_hparams_rope_tables(hp) == 1);
+    assert_true(bt_hparams_scores(hp) == 0.25f); /* heads of 16 */
+    for (uint32_t i = 0; i < 4; i++) assert_int_equal(bt_hparams_window(hp, i), i % 2 ? 0 : 9);
+    tiny_model_close(&one);
+    s.layers = 46; /* the 27B: dim / heads = 32 */
+    s.heads = 2;
+    tiny_model large = accept(&s);
+    assert_true(fabsf(bt_hparams_scores(&large.m->hp) - 0.17677669f) < 1e-6f);
+    tiny_model_close(&large);
 }
 
 /* An architecture with multipliers has them as numbers; each of them, and no other, may be missing. */
@@ -714,6 +751,7 @@ int main(void)
         cmocka_unit_test(what_would_change_the_arithmetic_unknown_to_us_is_refused_by_name),
         cmocka_unit_test(tensors_of_another_architecture_are_refused_by_name),
         cmocka_unit_test(windows_and_their_rotary_base_are_those_of_the_pattern),
+        cmocka_unit_test(every_second_layer_of_gemma2_has_a_window),
         cmocka_unit_test(multipliers_are_numbers_above_zero),
         cmocka_unit_test(the_last_norm_has_the_multiplier_of_the_logits),
         cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),

@@ -74,6 +74,13 @@ static void two_bases(tiny_gguf *w, void *ud)
     tiny_gguf_f32(w, "gemma3.rope.scaling.factor", 4.0f);
 }
 
+/* Another scale of q . k than the root of head_dim. */
+static void own_scale(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_f32(w, "gemma2.attention.scale", 0.25f);
+}
+
 static tiny_gguf_spec spec_of(const char *name)
 {
     tiny_gguf_spec s = tiny_gguf_default();
@@ -106,6 +113,12 @@ static tiny_gguf_spec spec_of(const char *name)
         s.extra = strcmp(name, "phi3-long") == 0    ? long_factors
                   : strcmp(name, "phi3-short") == 0 ? short_factors
                                                     : NULL;
+    } else if (strcmp(name, "gemma2") == 0) {
+        s.arch = "gemma2";
+        s.layers = 4; /* two see all */
+        s.window = 5;
+        s.head_dim = 32;
+        s.extra = own_scale;
     } else if (strcmp(name, "gemma3") == 0) {
         s.arch = "gemma3";
         s.layers = 7; /* the sixth sees all */
@@ -376,9 +389,9 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 static int write_models(const char *dir)
 {
     static const char *const names[] = {
-        "llama",    "llama-scaled", "llama-q4",   "qwen2",     "qwen3",        "qwen3-partial",
-        "olmo2",    "phi3",         "phi3-short", "phi3-long", "granite",      "smollm3",
-        "qwen3moe", "mixtral",      "starcoder2", "gemma3",    "llama-window", "phi3-window"};
+        "llama",      "llama-scaled", "llama-q4",     "qwen2",       "qwen3",   "qwen3-partial", "olmo2",
+        "phi3",       "phi3-short",   "phi3-long",    "granite",     "smollm3", "qwen3moe",      "mixtral",
+        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

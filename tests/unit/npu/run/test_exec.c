@@ -401,7 +401,7 @@ static void plain_add(const plain *p, uint32_t layer, bt_weight norm, bt_weight 
 {
     const bt_hparams *hp = &p->model->hp;
     if (hp->arch == BT_ARCH_OLMO2) plain_norm(p, layer, norm, n, n);
-    if (hp->arch == BT_ARCH_GEMMA3) plain_norm(p, layer, post, n, n);
+    if (hp->arch == BT_ARCH_GEMMA2 || hp->arch == BT_ARCH_GEMMA3) plain_norm(p, layer, post, n, n);
     for (size_t i = 0; i < p->t * hp->dim; i++)
         x[i] = hp->times.add > 0 ? fmaf(hp->times.add, n[i], x[i]) : x[i] + n[i];
 }
@@ -434,7 +434,8 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
         p->k->gelu(up, up, t * h->ffn);
     } else {
         plain_linear(p->pkg, l, BT_WEIGHT_GATE, n, t, gate);
-        (h->arch == BT_ARCH_GEMMA3 ? p->k->gelu_mul : p->k->silu_mul)(up, gate, up, t * h->ffn);
+        const bool is_gemma = h->arch == BT_ARCH_GEMMA2 || h->arch == BT_ARCH_GEMMA3;
+        (is_gemma ? p->k->gelu_mul : p->k->silu_mul)(up, gate, up, t * h->ffn);
     }
     plain_linear(p->pkg, l, BT_WEIGHT_DOWN, up, t, n);
     plain_add(p, l, BT_WEIGHT_FFN_NORM, BT_WEIGHT_FFN_POST_NORM, x, n);
@@ -464,6 +465,7 @@ static void compare_with_plain_sums(const char *arch, const char *recipe)
     for (uint32_t l = 0; l < h->layers; l++) plain_layer(&p, l, x, &kv);
     plain_norm(&p, UINT32_MAX, BT_WEIGHT_OUT_NORM, x, x);
     plain_linear(pkg, UINT32_MAX, BT_WEIGHT_OUTPUT, x, T, want);
+    if (h->arch == BT_ARCH_GEMMA2) p.k->soft_cap(want, 12, T * w.vocab); /* tiny_gguf.c's */
     bt_prefill *engine_of = npu_kit_engine(m, pkg, CTX, NULL, NULL, 2);
     assert_int_equal(bt_prefill_run(engine_of, &mine, w.ids, T, 0, NULL, got, BT_PREFILL_ALL, NULL), BT_OK);
     assert_memory_equal(want, got, T * w.vocab * sizeof *got);
