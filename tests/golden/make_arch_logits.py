@@ -14,7 +14,7 @@ from gguf.quants import dequantize
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
 NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
-                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2"]
+                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2", "gemma"]
 
 
 def field(r, key, default=None):
@@ -63,6 +63,9 @@ def open_model(path):
         config = transformers.Gemma3TextConfig(**common, head_dim=get("attention.key_length"), rope_parameters=rope,
                                                sliding_window=get("attention.sliding_window"),
                                                query_pre_attn_scalar=get("attention.key_length"))
+    elif arch == "gemma":
+        config = transformers.GemmaConfig(**common, head_dim=get("attention.key_length"),
+                                          hidden_act="gelu_pytorch_tanh")
     elif arch == "gemma2":
         config = transformers.Gemma2Config(**common, head_dim=get("attention.key_length"),
                                            sliding_window=get("attention.sliding_window"),

@@ -248,10 +248,10 @@ static void add_key(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.9f); }
 static void each_multiplier_and_each_cap_decides_something(void **state)
 {
     (void)state;
-    static const char *const keys[] = {"granite.attention.scale",       "granite.embedding_scale",
-                                       "granite.residual_scale",        "granite.logit_scale",
-                                       "gemma3.attention.scale",        "gemma2.attention.scale",
-                                       "gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping"};
+    static const char *const keys[] = {
+        "granite.attention.scale", "granite.embedding_scale",       "granite.residual_scale",
+        "granite.logit_scale",     "gemma.attention.scale",         "gemma3.attention.scale",
+        "gemma2.attention.scale",  "gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping"};
     for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
         bt_arch arch = BT_ARCHS;
         assert_non_null(bt_arch_find(&arch, keys[i], (size_t)(strchr(keys[i], '.') - keys[i])));

@@ -119,6 +119,10 @@ static tiny_gguf_spec spec_of(const char *name)
         s.window = 5;
         s.head_dim = 32;
         s.extra = own_scale;
+    } else if (strcmp(name, "gemma") == 0) {
+        s.arch = "gemma";
+        s.head_dim = 32;
+        s.kv_heads = 1;
     } else if (strcmp(name, "gemma3") == 0) {
         s.arch = "gemma3";
         s.layers = 7; /* the sixth sees all */
@@ -391,7 +395,7 @@ static int write_models(const char *dir)
     static const char *const names[] = {
         "llama",      "llama-scaled", "llama-q4",     "qwen2",       "qwen3",   "qwen3-partial", "olmo2",
         "phi3",       "phi3-short",   "phi3-long",    "granite",     "smollm3", "qwen3moe",      "mixtral",
-        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2"};
+        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2",  "gemma"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

@@ -434,7 +434,8 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
         p->k->gelu(up, up, t * h->ffn);
     } else {
         plain_linear(p->pkg, l, BT_WEIGHT_GATE, n, t, gate);
-        const bool is_gemma = h->arch == BT_ARCH_GEMMA2 || h->arch == BT_ARCH_GEMMA3;
+        const bool is_gemma =
+            h->arch == BT_ARCH_GEMMA || h->arch == BT_ARCH_GEMMA2 || h->arch == BT_ARCH_GEMMA3;
         (is_gemma ? p->k->gelu_mul : p->k->silu_mul)(up, gate, up, t * h->ffn);
     }
     plain_linear(p->pkg, l, BT_WEIGHT_DOWN, up, t, n);
