@@ -88,8 +88,10 @@ char *bt_forecast_standing_text(char ret[BT_FORECAST_LINE_BYTES], const bt_profi
         (void)snprintf(rest, room, "is a bound: its figures are the best that its data sheet allows");
         break;
     case BT_STANDING_FITTED:
-        (void)snprintf(rest, room, "is fitted on too few rows (%u: %s): an error of %u %% is assumed",
-                       (unsigned)c->rows, c->on, BT_CALIBRATION_UNKNOWN_PERMILLE / 10u);
+        (void)snprintf(
+            rest, room,
+            "is fitted on %u rows (%s), too few prompts and steps to judge it: an error of %u %% is assumed",
+            (unsigned)c->rows, c->on, BT_CALIBRATION_UNKNOWN_PERMILLE / 10u);
         break;
     case BT_STANDING_CALIBRATED:
         (void)snprintf(rest, room,

@@ -26,7 +26,7 @@ bt_forecast_error bt_forecast_error_worse(const bt_forecast_error *a, const bt_f
 enum { BT_FORECAST_TEXT_BYTES = 80 };
 char *bt_forecast_error_text(char ret[BT_FORECAST_TEXT_BYTES], const bt_forecast_error *e);
 /* One line on what a device's figures stand on: "h100 (vllm) is a bound: ...". Returns ret. */
-enum { BT_FORECAST_LINE_BYTES = 320 };
+enum { BT_FORECAST_LINE_BYTES = 352 };
 char *bt_forecast_standing_text(char ret[BT_FORECAST_LINE_BYTES], const bt_profile *p);
 /* A json_t {text, median_permille, worst_permille, bias_permille, rows, is_calibrated, outside[]}; null for what is not
  * known. NULL: memory is out. */

@@ -311,7 +311,10 @@ static void of_sparse_attention_those_that_have_the_package_say_the_same(void **
             const double plan = (double)of_plan(&w, lengths[i], s),
                          sizes = (double)of_simulation(&w, lengths[i], s, false);
             assert_true(plan == sizes);
-            if (plan < .95 * (double)ns || plan > 1.05 * (double)ns) fail_msg("%f", plan / (double)ns);
+            /* 0.2 % of a stage may choose another order, and that takes 4.0 % less in one of these */
+            const double apart = s == BT_SCHEDULE_OOO && lengths[i] > 1024 ? .05 : .01;
+            if (plan < (1 - apart) * (double)ns || plan > (1 + apart) * (double)ns)
+                fail_msg("%s, %u tokens: %f", schedules[s], lengths[i], plan / (double)ns);
         }
     end(&w);
 }

@@ -100,11 +100,13 @@ static void attention_pays_beside_a_cpu_and_not_beside_a_gpu(void **state)
     assert_true(best > 1.5 && worst < 1);
 }
 
-/* Q of 128 x 64 by K of 2,048 x 64: 2, 3 and 4 ms for 1, 2 and 4 heads in a launch. */
+/* Q of 128 x 64 by K of 2,048 x 64: 2, 3 and 4 ms for 1, 2 and 4 heads in a launch. Operators of hexagon-v75
+ * have no launch of their own, only its graphs: a head more costs next to nothing, and its launches a third
+ * of the paper's. */
 static void a_launch_is_nearer_to_what_was_measured_than_its_heads_are(void **state)
 {
     (void)state;
-    static const double published[] = {2, 3, 4};
+    static const double published[] = {2, 3, 4}, most[] = {3.3, 4.8, 5.8}; /* by the modelled one */
     const bt_profile npu = profile("hexagon-v75"), gpu = profile("adreno-750");
     const bt_sparse_engines e = {&npu, &gpu, BT_SCHEDULE_COMPANION};
     for (uint32_t k = 0; k < 3; k++) {
@@ -117,7 +119,7 @@ static void a_launch_is_nearer_to_what_was_measured_than_its_heads_are(void **st
                            (launches - 1) * (double)(npu.time.op_launch_ns + npu.time.dispatch_ns + 400000)) /
                           1e6;
         print_message("%u heads: %.2f ms modelled, %.0f published\n", s.heads, ms, published[k]);
-        assert_true(ms < published[k] && ms > published[k] / 6);
+        assert_true(ms < published[k] && ms > published[k] / most[k]);
     }
 }
 
