@@ -438,6 +438,7 @@ static uint64_t few_heads_ns(const bt_price_steps *f, const bt_price_step *s, ui
 {
     const bt_price_model *m = &f->model;
     const bt_profile_attention *k = &f->attention;
+    if (!k->head_bytes_per_us) return 0;
     const uint64_t longest = s->longest_pairs ? s->longest_pairs / s->longest_rows : s->pairs / s->rows,
                    head = times(m->kv_bytes / most(1, m->kv_heads), longest),
                    whole = longest > k->least_positions ? bt_time_of(head, k->head_bytes_per_us) : 0,
