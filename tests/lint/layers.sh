@@ -15,6 +15,7 @@ common/kernels/float     : base kernels
 common/kernels/attention : base kernels
 common/kernels/integer   : base kernels
 common/text/jinja  : base
+common/grammar     : base
 common/text        : base text/jinja
 common/model       : base kernels text
 common/graph       : base kernels model
@@ -26,17 +27,17 @@ common/npu/price   : base device npu/pkg npu/lower
 common/npu/compile : base kernels text model graph device npu/pkg npu/quant npu/lower
 common/npu/run     : base kernels model graph device npu/pkg
 common/ref         : base kernels model
-common/sample      : base kernels
+common/sample      : base kernels text grammar
 common/kv          : base kernels
 common/wire        : base sample kv
 common/trace       : base crypto
 common/engine      : base kernels model graph device npu/pkg npu/lower npu/price npu/compile npu/run ref kv
 common/xfer        : base kernels kv wire
-common/node        : base crypto rt kernels model device kv wire xfer
+common/node        : base crypto rt kernels text model device sample kv wire xfer
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
 gateway            : base crypto model node gateway/http
-gateway/api        : base text model device sample wire gateway gateway/http
+gateway/api        : base grammar text model device sample wire gateway gateway/http
 gateway/door       : base crypto rt text model wire trace node gateway gateway/brain gateway/http gateway/api
 gateway/shell      : base crypto rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer
