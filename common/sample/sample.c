@@ -31,7 +31,7 @@ struct bt_sample {
     const bt_kernels *kernels;
     size_t vocab, blocks;
     cell *cells;
-    float *adjusted; /* logits after penalties and bias */
+    float *adjusted; /* logits after steps 0a and 0b */
     mark *seen;
     uint32_t call;
     /* the row at hand */
@@ -80,6 +80,9 @@ bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault)
     if (p->top_logprobs > (p->logprobs ? (uint32_t)BT_SAMPLE_MAX_TOP : 0u))
         return bt_fail(fault, BT_EARG, "top_logprobs is %u; 0 to %d is allowed%s", p->top_logprobs,
                        BT_SAMPLE_MAX_TOP, p->logprobs ? "" : ", and only with logprobs");
+    if (p->program_len > BT_SAMPLE_MAX_PROGRAM || (p->program_len > 0 && !p->program))
+        return bt_fail(fault, BT_EARG, "a program of %u bytes; at most %d are allowed", p->program_len,
+                       BT_SAMPLE_MAX_PROGRAM);
     return check_bias(p, fault);
 }
 
@@ -191,13 +194,22 @@ static void penalise(bt_sample *s, const bt_sample_params *p, const bt_sample_hi
     }
 }
 
+static void close_ids(bt_sample *s, const uint64_t *open)
+{
+    const float least = -0x1p127f;
+    for (size_t i = 0; i < s->vocab; i++) {
+        const float z = s->adjusted[i] > least ? s->adjusted[i] : least;
+        s->adjusted[i] = open[i / 64] >> i % 64 & 1 ? z : -FLT_MAX;
+    }
+}
+
 /* The logits to choose from: those given where nothing changes them, else s->adjusted. */
 static const float *adjust(bt_sample *s, const bt_sample_params *p, const float *logits,
                            const bt_sample_history *h)
 {
     const bool repetition = p->repetition_penalty != 0.0f && p->repetition_penalty != 1.0f;
     const bool penalties = repetition || p->presence_penalty != 0.0f || p->frequency_penalty != 0.0f;
-    if (!penalties && p->bias_len == 0) return logits;
+    if (!penalties && p->bias_len == 0 && !h->open) return logits;
     memcpy(s->adjusted, logits, s->vocab * sizeof *s->adjusted);
     if (penalties) penalise(s, p, h, repetition);
     for (uint32_t i = 0; i < p->bias_len; i++)
@@ -205,6 +217,7 @@ static const float *adjust(bt_sample *s, const bt_sample_params *p, const float 
             float *z = &s->adjusted[p->bias[i].id];
             *z = into_range(*z + p->bias[i].bias);
         }
+    if (h->open) close_ids(s, h->open);
     return s->adjusted;
 }
 
@@ -553,6 +566,7 @@ bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sampl
     const float *z = adjust(s, p, logits, history);
     if (z != logits) (void)take_row(s, &bad, z); /* finite: step 0 keeps the range */
     else all_stay(s);
+    if (s->z0 == -FLT_MAX && history->open) return bt_fail(fault, BT_EFORMAT, "no token is open");
     int32_t id = (int32_t)first_of(s);
     if (p->temperature != 0.0f) {
         if (p->top_k) cut_top_k(s, p->top_k);

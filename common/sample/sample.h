@@ -8,11 +8,13 @@
 
 /* Choosing a token from logits: a pure function of (logits, parameters, tokens so far), with the same answer on
  * every machine. The exact rule, for logits z[0..V) and a history of prompt and generated ids:
- *   0. penalties and bias, f32, in this order and only where they are not off:
+ *   0a. penalties and bias, f32, in this order and only where they are not off:
  *        ids in prompt or generated:  z = z > 0 ? z / repetition_penalty : z * repetition_penalty
  *        ids in generated, n times:   z = (z - n * frequency_penalty) - presence_penalty
  *        ids in bias:                 z = z + bias
  *      A value beyond the range of f32 becomes its largest number of that sign. An id outside 0..V-1 changes nothing.
+ *   0b. open ids, where there is a program (constraint.h): an id that is not open has z = -FLT_MAX, an open one at
+ *      least -2^127. So no id that is not open is drawn, whatever the steps below leave.
  * temperature 0: then the highest logit wins, among equals the lowest id; nothing else matters. otherwise:
  *   1. The rank of an id is by its logit, descending; equal logits (also +0 and -0) by ascending id. z0 is the highest
  *      logit. Each step below leaves a beginning of the ranks.
@@ -34,7 +36,7 @@
  *   in double, never below -FLT_MAX.
  * ln is a fixed series in double (sample.c). A change of this rule raises BT_KERNELS_NUMERIC_VERSION. */
 enum { BT_SAMPLE_BLOCK = 256 };
-enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20 };
+enum { BT_SAMPLE_MAX_BIAS = 300, BT_SAMPLE_MAX_TOP = 20, BT_SAMPLE_MAX_PROGRAM = 262144 };
 typedef struct bt_sample_bias {
     int32_t id;
     float bias;
@@ -51,7 +53,9 @@ typedef struct bt_sample_params {
     bool logprobs;            /* return the token's log probability, */
     uint32_t top_logprobs;    /* 0..BT_SAMPLE_MAX_TOP, and those of so many of the likeliest tokens */
     const bt_sample_bias *bias;
-    uint32_t bias_len; /* borrowed; ids ascending, none twice; bias -100..100 */
+    uint32_t bias_len;      /* borrowed; ids ascending, none twice; bias -100..100 */
+    const uint8_t *program; /* borrowed: the texts that the answer may be (grammar/program.h); NULL: any */
+    uint32_t program_len;   /* 0, or 40..BT_SAMPLE_MAX_PROGRAM bytes; constraint.h checks the rest */
 } bt_sample_params;
 
 #define BT_SAMPLE_MAX_TEMPERATURE 100.0f
@@ -60,13 +64,15 @@ static inline bt_sample_params bt_sample_greedy(void) { return (bt_sample_params
 /* BT_EARG naming the parameter, its value and its range. */
 bt_err bt_sample_params_check(const bt_sample_params *p, bt_fault *fault);
 
-/* The tokens so far; borrowed. Prompt ids matter only to the repetition penalty. generated_len is the index of the
- * token to be drawn, so it counts whatever the parameters are; the ids are read only where a penalty is on. */
+/* The tokens so far, and which may come; borrowed. Prompt ids matter only to the repetition penalty. generated_len is
+ * the index of the token to be drawn, so it counts whatever the parameters are; the ids are read only where a penalty
+ * is on. */
 typedef struct bt_sample_history {
     const int32_t *prompt;
     size_t prompt_len;
     const int32_t *generated;
     size_t generated_len;
+    const uint64_t *open; /* [(V + 63) / 64]: id i may come where bit i % 64 of word i / 64 is set; NULL: all may */
 } bt_sample_history;
 
 /* Log probabilities of one token and of the top_len likeliest, descending, among equals the lower id first. */
@@ -89,8 +95,8 @@ uint32_t bt_sample_top(int32_t *ids, bt_sample *s, uint32_t top, const float *lo
 
 /* *ret_id = the token for logits[vocab] (read only), *ret_logprob (may be NULL) its log probabilities where
  * p->logprobs asks for them, else untouched. Parameters must have passed bt_sample_params_check. BT_EFORMAT naming
- * the token if a logit is not finite. No allocation; time O(V + ids of the history that a penalty reads), whatever the
- * parameters leave: nothing is sorted but the top_logprobs. */
+ * the token if a logit is not finite, or if no id is open. No allocation; time O(V + ids of the history that a penalty
+ * reads), whatever the parameters leave: nothing is sorted but the top_logprobs. */
 bt_err bt_sample_token(int32_t *ret_id, bt_sample_logprob *ret_logprob, bt_sample *s, const bt_sample_params *p,
                        const float *logits, const bt_sample_history *history, bt_fault *fault);
 #endif

@@ -182,7 +182,7 @@ static void every_row_of_kernels_draws_the_answers_written_down_here(void **stat
     assert_int_equal(wrong, 0);
 }
 
-/* Step 0 of the definition, by counting each id of the vocabulary in the lists. */
+/* Step 0a of the definition, by counting each id of the vocabulary in the lists. */
 static void plain_adjust(float *z, size_t vocab, const bt_sample_params *p, const bt_sample_history *h)
 {
     for (size_t id = 0; id < vocab; id++) {
@@ -248,6 +248,59 @@ static void penalties_and_bias_are_those_of_the_definition_in_plain_form(void **
     bt_sample_free(s);
 }
 
+/* One in three ids is open, or one alone, or the first or the last; with penalties and bias before. */
+static void no_token_comes_that_is_not_open_and_the_others_as_if_there_were_no_more(void **state)
+{
+    (void)state;
+    enum { V = 700, WORDS = (V + 63) / 64 };
+    static float z[V], adjusted[V];
+    bt_sample *s = sampler(V);
+    for (uint64_t round = 0; round < 1500; round++) {
+        bt_sample_params p = some_params(round);
+        const bt_sample_bias bias = {(int32_t)(round % V), round % 2 ? 50.0f : -50.0f};
+        uint64_t open[WORDS] = {0};
+        p.bias = &bias;
+        p.bias_len = round % 2;
+        if (round % 5 == 0) p.temperature = 0;
+        p.logprobs = round % 3 == 0;
+        p.top_logprobs = p.logprobs ? 3 : 0;
+        fill(z, V, round);
+        if (round % 7 == 0) z[3] = -FLT_MAX, z[4] = FLT_MAX;
+        for (size_t id = 0; id < V; id++) {
+            const bool is_open = round % 4 == 0   ? id == round % V
+                                 : round % 4 == 1 ? id == 0 || id + 1 == V
+                                                  : bt_rng_u64(round, id) % 3 == 0;
+            open[id / 64] |= (uint64_t)is_open << id % 64;
+        }
+        if (round % 4 == 2) open[0] |= 8; /* the least logit that there is */
+        memcpy(adjusted, z, sizeof z);
+        if (p.bias_len) adjusted[bias.id] += bias.bias;
+        for (size_t id = 0; id < V; id++)
+            adjusted[id] = !(open[id / 64] >> id % 64 & 1) ? -FLT_MAX
+                           : adjusted[id] < -0x1p127f      ? -0x1p127f
+                                                           : adjusted[id];
+        int32_t id = -1;
+        bt_sample_logprob got = {0}, free_of_it = {0};
+        const bt_sample_history h = {.generated_len = round, .open = open};
+        assert_int_equal(bt_sample_token(&id, &got, s, &p, z, &h, NULL), BT_OK);
+        if (id != plain(adjusted, V, &p, round)) fail_msg("round %llu: %d", (unsigned long long)round, id);
+        assert_true(open[id / 64] >> id % 64 & 1);
+        int32_t other;
+        const bt_sample_history all = {.generated_len = round};
+        assert_int_equal(bt_sample_token(&other, &free_of_it, s, &p, z, &all, NULL), BT_OK);
+        assert_memory_equal(got.top, free_of_it.top, sizeof got.top); /* the model's own */
+        assert_memory_equal(got.top_ids, free_of_it.top_ids, sizeof got.top_ids);
+    }
+    const bt_sample_params greedy = bt_sample_greedy();
+    const uint64_t none[WORDS] = {0};
+    int32_t id = -1;
+    bt_fault f = {""};
+    const bt_sample_history h = {.open = none};
+    assert_int_equal(bt_sample_token(&id, NULL, s, &greedy, z, &h, &f), BT_EFORMAT);
+    assert_non_null(strstr(f.text, "no token is open"));
+    bt_sample_free(s);
+}
+
 /* A block's sum in f32 is more than its weights added one by one: 15 weights are rounded up to twice their
  * size. */
 static void where_rounding_lets_no_sum_exceed_the_last_of_the_block_is_drawn(void **state)
@@ -271,7 +324,8 @@ static int32_t pick_after(bt_sample *s, bt_sample_params p, const float *z, cons
                           size_t prompt_len, const int32_t *generated, size_t generated_len)
 {
     int32_t id = -1;
-    const bt_sample_history h = {prompt, prompt_len, generated, generated_len};
+    const bt_sample_history h = {.prompt = prompt, .prompt_len = prompt_len, .generated = generated,
+                                 .generated_len = generated_len};
     assert_int_equal(bt_sample_token(&id, NULL, s, &p, z, &h, NULL), BT_OK);
     return id;
 }
@@ -559,6 +613,7 @@ int main(void)
         cmocka_unit_test(every_row_of_kernels_draws_the_answers_written_down_here),
         cmocka_unit_test(where_rounding_lets_no_sum_exceed_the_last_of_the_block_is_drawn),
         cmocka_unit_test(penalties_and_bias_are_those_of_the_definition_in_plain_form),
+        cmocka_unit_test(no_token_comes_that_is_not_open_and_the_others_as_if_there_were_no_more),
         cmocka_unit_test(operations_come_in_the_order_of_the_header),
         cmocka_unit_test(what_leaves_the_range_of_f32_is_its_largest_number),
         cmocka_unit_test(log_probabilities_are_those_of_the_logits_before_any_penalty),

@@ -1,0 +1,31 @@
+#ifndef BT_SAMPLE_CONSTRAINT_H
+#define BT_SAMPLE_CONSTRAINT_H
+#include "grammar/program.h"
+#include "sample/sample.h"
+#include "text/tokenizer.h"
+
+/* Step 0b of sample.h: the tokens that a request's program lets come next. They are a function of (program, vocabulary,
+ * tokens of the answer so far), so that replay, preemption and rejected drafts change nothing. */
+
+/* A vocabulary's texts and their tree (grammar/mask.h), made once at start; any number of threads may use one. Tokens
+ * that end an answer (bt_tokenizer_is_eog) are open where the program may end; other control tokens never. */
+typedef struct bt_constraint_vocab bt_constraint_vocab;
+/* vocab: ids of a row of logits; those without a token are never open. tok is taken in success, and freed with it.
+ * BT_ELIMIT names the limit; BT_ENOMEM. */
+bt_err bt_constraint_vocab_new(bt_constraint_vocab **ret, bt_tokenizer *tok, size_t vocab, bt_fault *fault);
+void bt_constraint_vocab_free(bt_constraint_vocab *v);          /* NULL is fine */
+size_t bt_constraint_vocab_bytes(const bt_constraint_vocab *v); /* of the tree */
+
+/* One answer's place in its program, and what was found out about the program on the way: at most 24 MiB, and the
+ * tables of grammar/mask.h. One thread at a time. */
+typedef struct bt_constraint bt_constraint;
+/* *ret[(vocab + 63) / 64] for bt_sample_history, until the next call; NULL where p has no program. *c, first NULL, is
+ * made at the first call for a program and moves on to h->generated, which begins with that of the call before, unless
+ * generated_len is less. BT_EARG: v is NULL. BT_EFORMAT, BT_EVERSION, BT_ELIMIT: the program is not one; the answer so
+ * far does not belong to it; no token is open; the state is told. BT_ENOMEM. */
+bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_constraint_vocab *v,
+                          const bt_sample_params *p, const bt_sample_history *h, bt_fault *fault);
+/* Another answer begins: the next call takes all of its tokens. NULL is fine. */
+void bt_constraint_restart(bt_constraint *c);
+void bt_constraint_free(bt_constraint *c); /* NULL is fine */
+#endif
