@@ -33,6 +33,7 @@ typedef struct node {
     bt_pool *pool;
     bt_decode *engine; /* until the worker takes it */
     dc_worker *worker;
+    bt_constraint_vocab *words;
     bt_prefill *local; /* likewise; NULL: this node does not prefill */
     dc_store *store;
     dc_worker_device *device; /* NULL: steps have no price */
@@ -405,6 +406,7 @@ static bt_err open_brain(node *n, bt_fault *fault)
     bt_log(BT_LOG_INFO, "taking KV at %s", bc.hello.kv_endpoint);
     const dc_worker_config wc = {.engine = n->engine,
                                  .local = n->local,
+                                 .words = n->words,
                                  .pool = n->pool,
                                  .slots = bc.slots,
                                  .page_tokens = bc.page_tokens,
@@ -548,6 +550,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     if (e == BT_OK) e = open_engines(n, fault);
     if (e == BT_OK) e = open_device(n, fault);
     bt_wait_end();
+    if (e == BT_OK) e = bt_node_setup_words(&n->words, n->model, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 
@@ -586,6 +589,7 @@ static void log_counts(const node *n)
 static void close_node(node *n)
 {
     dc_worker_free(n->worker); /* before the pages that it may be reading */
+    bt_constraint_vocab_free(n->words);
     bt_prefill_free(n->local);
     bt_decode_free(n->engine);
     bt_pool_free(n->pool);

@@ -37,12 +37,13 @@ typedef struct command {
 } command;
 
 typedef struct sequence {
-    dc_worker_start is;   /* its prompt, ids, bias and page table are those below */
-    int32_t *ids;         /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
-    uint8_t **page;       /* [2 table_len]: those of window layers last */
-    bt_sample_bias *bias; /* [BT_SAMPLE_MAX_BIAS] */
-    size_t pages;         /* in the table; the I/O thread's */
-    bt_fault wrong;       /* the fault of START; "": none */
+    dc_worker_start is;        /* its prompt, ids, bias and page table are those below */
+    int32_t *ids;              /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
+    uint8_t **page;            /* [2 table_len]: those of window layers last */
+    bt_sample_bias *bias;      /* [BT_SAMPLE_MAX_BIAS] */
+    bt_constraint *constraint; /* where the sampling has a program: made with the first token */
+    size_t pages;              /* in the table; the I/O thread's */
+    bt_fault wrong;            /* the fault of START; "": none */
     bool active;
     uint32_t known; /* tokens of the answer */
     uint32_t steps, mixed, drafted, accepted;
@@ -124,6 +125,8 @@ static void leave_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
     dc_batch_leave(w->batch, s->is.slot);
     s->active = false;
+    bt_constraint_free(s->constraint);
+    s->constraint = NULL;
     push_event(w, &ev);
 }
 
@@ -307,12 +310,14 @@ static void learn(sequence *s, const dc_batch_item *it, const outcome *o)
 }
 
 /* Token `index` of the answer, after those before it in ids. */
-static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, const sequence *s,
-                     uint32_t index, const float *logits, bt_fault *fault)
+static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, const dc_worker *w, bt_sample *sampler,
+                     sequence *s, uint32_t index, const float *logits, bt_fault *fault)
 {
-    const bt_sample_history history = {.prompt = s->ids, .prompt_len = s->is.prompt_tokens,
-                                       .generated = s->ids + s->is.prompt_tokens, .generated_len = index};
-    return bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
+    bt_sample_history history = {.prompt = s->ids, .prompt_len = s->is.prompt_tokens,
+                                 .generated = s->ids + s->is.prompt_tokens, .generated_len = index};
+    const bt_err e =
+        bt_constraint_open(&history.open, &s->constraint, w->config.words, &s->is.sampling, &history, fault);
+    return e < 0 ? e : bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
 }
 
 /* Whether numbers of a row before position `end` became infinite or NaN. Rows of a wrong draft do not matter.
@@ -336,7 +341,7 @@ static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
     for (uint32_t r = 0; r < it->out; r++) {
         if (lost_before(w, it, o, it->pos + it->count - it->out + r + 1)) return;
         int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
-        o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r,
+        o->err = sample(&id, &w->logprob[o->first_row + r], w, sampler, s, s->known + r,
                         w->logits + (o->first_row + r) * w->vocab, &o->fault);
         if (o->err < 0) return;
         o->tokens++;
@@ -418,7 +423,7 @@ static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fau
 {
     dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
     const int64_t now = bt_clock_us();
-    bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, logits, fault);
+    bt_err e = sample(&ev.id, &ev.logprob, w, w->sampler[0], s, 0, logits, fault);
     if (e == BT_OK && !s->is.view.window_begin) /* else rows are gone, and there is none */
         e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;
@@ -679,6 +684,7 @@ void dc_worker_free(dc_worker *w)
         free(w->slot[i].ids);
         free(w->slot[i].page);
         free(w->slot[i].bias);
+        bt_constraint_free(w->slot[i].constraint);
     }
     dc_batch_free(w->batch);
     bt_ring_free(w->commands);

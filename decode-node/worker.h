@@ -5,6 +5,7 @@
 #include "engine/decode.h"
 #include "engine/prefill.h"
 #include "kernels/kv_view.h"
+#include "sample/constraint.h"
 #include "wire/msg.h"
 
 /* The decode node's compute thread: the engine, the sampler and, where the node prefills too, the prefill engine;
@@ -30,8 +31,9 @@ typedef struct dc_worker_device {
 } dc_worker_device;
 
 typedef struct dc_worker_config {
-    bt_decode *engine;     /* taken in success; its rows_max is the most rows of a step */
-    bt_prefill *local;     /* taken in success; NULL: this node does not prefill */
+    bt_decode *engine;                /* taken in success; its rows_max is the most rows of a step */
+    bt_prefill *local;                /* taken in success; NULL: this node does not prefill */
+    const bt_constraint_vocab *words; /* borrowed; NULL: sequences with a program end with ERROR */
     bt_pool *pool;         /* for sampling; borrowed, outlives the worker, may be the engines' own; NULL: one thread */
     uint32_t slots;        /* how many may run at once, 1..1024 */
     uint32_t page_tokens;  /* of every view; 0: 64 */
@@ -46,8 +48,9 @@ typedef struct dc_worker_start {
     uint32_t slot;
     bt_kv_view view;
     const int32_t *prompt;
-    uint32_t prompt_tokens; /* the prompt is borrowed for the call, like ids and sampling.bias. NULL: not known; then
-                               all its rows are in place, and penalties and drafts do without it */
+    uint32_t prompt_tokens; /* the prompt is borrowed for the call, like ids and sampling.bias; sampling.program until
+                               the slot has ended. NULL: not known; then all its rows are in place, and penalties and
+                               drafts do without it */
     const int32_t *ids;
     uint32_t ids_len; /* tokens 0.. that are known: no events come for them. 0: this node prefills, from row `rows` on
                        */

@@ -50,6 +50,7 @@ struct node {
     bt_shell *shell;
     pf_brain *brain;
     bt_prefill *engine; /* until the worker takes it */
+    bt_constraint_vocab *words;
     pf_worker *worker;
     bt_node_pages pages;
     bt_kv_view *views;   /* [slots]: the pages of the last COMPUTE; zero: none */
@@ -491,7 +492,8 @@ static bt_err open_brain(node *n, bt_fault *fault)
         e = pf_pace_new(&n->pace, n->device.pace, &n->device.costs->work, fault);
     if (e == BT_OK && n->pace) e = bt_alarm_new(&n->alarm, bt_shell_loop(n->shell), on_alarm, n, fault);
     if (e == BT_OK)
-        e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, fault);
+        e = pf_worker_new(&n->worker, n->engine, bc.slots, n->model->hp.layers, n->model->hp.vocab, n->words,
+                          fault);
     if (e < 0) return e;
     n->engine = NULL;
     e = bt_loop_add_fd(&id, bt_shell_loop(n->shell), pf_worker_fd(n->worker), BT_LOOP_IN, on_worker, n);
@@ -548,6 +550,7 @@ static bt_err open_node(node *n, bt_fault *fault)
     if (e == BT_OK) e = bt_prefill_new(&n->engine, n->model, &ec, fault);
     bt_wait_end();
     if (e == BT_OK) e = pf_device_open(&n->device, n->o, n->engine, n->model, fault);
+    if (e == BT_OK) e = bt_node_setup_words(&n->words, n->model, fault);
     return e < 0 ? e : open_brain(n, fault);
 }
 
@@ -574,6 +577,7 @@ static void close_node(node *n)
 {
     pf_worker_free(n->worker); /* before the pages that it may be writing */
     bt_prefill_free(n->engine);
+    bt_constraint_vocab_free(n->words);
     pf_brain_free(n->brain);
     for (uint32_t i = 0; n->bulks && i < n->bulks_len; i++) bt_link_free(n->bulks[i].link);
     free(n->bulks);

@@ -39,6 +39,8 @@ typedef struct running {
 struct pf_worker {
     bt_prefill *engine;
     bt_sample *sampler;
+    const bt_constraint_vocab *words;
+    bt_constraint *constraint; /* of the last job with a program */
     size_t vocab;
     uint32_t slots, layers;
     atomic_bool *cancel; /* [slots], set by the I/O thread */
@@ -112,7 +114,10 @@ static bt_err sample(running *r)
 {
     pf_worker *w = r->w;
     pf_worker_event *ev = &r->computed;
-    const bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
+    bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
+    const bt_err e =
+        bt_constraint_open(&history.open, &w->constraint, w->words, &r->job.sampling, &history, &r->fault);
+    if (e < 0) return e;
     ev->top_len = bt_sample_top(ev->top_ids, w->sampler, BT_MSG_TOP_LOGITS, r->logits);
     for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = r->logits[ev->top_ids[i]];
     ev->has_logprob = r->job.sampling.logprobs;
@@ -264,13 +269,14 @@ static void *run(void *ud)
 }
 
 bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab,
-                     bt_fault *fault)
+                     const bt_constraint_vocab *words, bt_fault *fault)
 {
     pf_worker *w = calloc(1, sizeof *w);
     if (!w) return bt_fail(fault, BT_ENOMEM, "out of memory for the prefill worker");
     w->slots = slots;
     w->layers = layers;
     w->vocab = vocab;
+    w->words = words;
     w->cancel = calloc(slots, sizeof *w->cancel);
     w->pause = calloc(slots, sizeof *w->pause);
     w->last = calloc(slots, sizeof *w->last);
@@ -313,6 +319,7 @@ void pf_worker_free(pf_worker *w)
         bt_prefill_free(w->engine);
     }
     bt_sample_free(w->sampler);
+    bt_constraint_free(w->constraint);
     bt_ring_free(w->jobs);
     bt_ring_free(w->events);
     free(w->logits);

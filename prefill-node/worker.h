@@ -2,6 +2,7 @@
 #define PF_WORKER_H
 #include "kernels/kv_view.h"
 #include "engine/prefill.h"
+#include "sample/constraint.h"
 #include "wire/msg.h"
 
 /* The prefill node's compute thread. It owns the engine and the sampler, and never touches a socket. One run at a time,
@@ -35,7 +36,7 @@ typedef struct pf_worker_job {
     uint32_t from_row;    /* rows of earlier tokens are in place: a multiple of BT_KV_UNIT_TOKENS, below ids_len */
     bool may_pause;       /* only without a batch */
     bool goes_on;         /* the worker's own */
-    bt_sampling sampling; /* its bias is borrowed */
+    bt_sampling sampling; /* its bias and program are borrowed */
 } pf_worker_job;
 
 typedef enum pf_worker_event_type {
@@ -65,9 +66,9 @@ typedef struct pf_worker_event {
 } pf_worker_event;
 
 /* Takes ownership of the engine in success. slots: how many jobs may wait or run, 1..1024. layers, vocab: the model's.
- */
+ * words: of its vocabulary, borrowed; NULL: jobs with a program fail. */
 bt_err pf_worker_new(pf_worker **ret, bt_prefill *engine, uint32_t slots, uint32_t layers, size_t vocab,
-                     bt_fault *fault);
+                     const bt_constraint_vocab *words, bt_fault *fault);
 /* Cancels, joins the thread, frees the engine too. NULL is fine. */
 void pf_worker_free(pf_worker *w);
 

@@ -1,10 +1,12 @@
 /* Decides how many pages a node's memory gives, and fills its HELLO. */
 #include "node/node_setup.h"
 #include "base/cache_files.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "crypto/keys.h"
 #include "kernels/kernels.h"
+#include "model/vocab.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -109,6 +111,25 @@ static bool is_name(const char *text, size_t max)
     for (size_t i = 0; i < n; i++)
         if (text[i] <= ' ' || text[i] > '~') return false;
     return n > 0 && n <= max;
+}
+
+bt_err bt_node_setup_words(bt_constraint_vocab **ret, const bt_model *m, bt_fault *fault)
+{
+    const int64_t begin_us = bt_clock_us();
+    bt_tokenizer *tok = NULL;
+    *ret = NULL;
+    bt_err e = bt_vocab_load(&tok, m->file, fault);
+    if (e == BT_OK) e = bt_constraint_vocab_new(ret, tok, m->hp.vocab, fault);
+    if (e == BT_OK) {
+        bt_log(BT_LOG_INFO, "the tree of %zu tokens takes %zu KiB; made in %" PRId64 " ms",
+               bt_tokenizer_count(tok), bt_constraint_vocab_bytes(*ret) / 1024,
+               (bt_clock_us() - begin_us) / 1000);
+        return BT_OK;
+    }
+    bt_tokenizer_free(tok);
+    if (e == BT_ENOMEM) return e;
+    bt_log(BT_LOG_WARN, "answers cannot be held to a schema or grammar here: %s", fault->text);
+    return BT_OK;
 }
 
 /* A folder of keys without one key to take the name from is an error that the links will report. */

@@ -3,6 +3,7 @@
 #include "device/report.h"
 #include "kv/kv_pages.h"
 #include "model/model.h"
+#include "sample/constraint.h"
 #include "wire/msg.h"
 
 /* The set-up of a node of either kind, from its model, engine and options, before it greets a gateway. */
@@ -41,6 +42,9 @@ void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx);
 void bt_node_setup_id(char ret[BT_MSG_MAX_ID_BYTES + 1], bt_role role, const char *keys_dir, const char *key);
 /* BT_EARG: not a name that HELLO takes. */
 bt_err bt_node_setup_check_id(const char *id, bt_fault *fault);
+/* The vocabulary of the model's file for programs of answers; its tree's time and bytes are logged. A file without one,
+ * or with one that cannot be read, gives NULL, and the log says why. BT_ENOMEM. */
+bt_err bt_node_setup_words(bt_constraint_vocab **ret, const bt_model *m, bt_fault *fault);
 /* Fills all of HELLO except the load. BT_EARG: a name or endpoint that is too long for HELLO. */
 bt_err bt_node_setup_hello(bt_msg_hello *ret, const bt_node_setup *s, uint32_t pages, bt_fault *fault);
 /* The exactness class in HELLO: role, engine, weights, KV type and version of the kernels. */

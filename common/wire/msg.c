@@ -57,14 +57,16 @@ static uint64_t checksum(const uint8_t header[static 56], const uint8_t *body, s
     return bt_hash64(all, sizeof all);
 }
 
+static size_t sampling_max(const bt_sampling *p) { return 9u * (size_t)p->bias_len + p->program_len; }
+
 size_t bt_msg_encoded_max(const bt_msg *m)
 {
     size_t n = BT_MSG_HEADER_BYTES + BT_MSG_SMALL_BODY_BYTES;
     if (m->type == BT_MSG_PREFILL)
-        n += 5u * (size_t)m->u.prefill.ids_len + 9u * (size_t)m->u.prefill.sampling.bias_len;
+        n += 5u * (size_t)m->u.prefill.ids_len + sampling_max(&m->u.prefill.sampling);
     if (m->type == BT_MSG_RESERVE)
         n += 5u * ((size_t)m->u.reserve.ids_len + m->u.reserve.generated_len) +
-             9u * (size_t)m->u.reserve.sampling.bias_len;
+             sampling_max(&m->u.reserve.sampling);
     if (m->type == BT_MSG_TOKENS)
         n += (5u + (m->u.tokens.logprobs ? 5u + 9u * BT_SAMPLE_MAX_TOP : 0u)) * (size_t)m->u.tokens.ids_len;
     if (m->type == BT_MSG_MISSING) n += 14u * (size_t)m->u.missing.ranges_len;

@@ -28,13 +28,15 @@ void bt_msg_sampling_put(bt_msg_scratch *s, const bt_sampling *p)
     b->n_bias_ids = b->n_bias = p->bias_len;
     b->bias_ids = s->bias_ids;
     b->bias = s->bias;
+    b->program = (ProtobufCBinaryData){.len = p->program_len, .data = (uint8_t *)p->program};
 }
 
 void bt_msg_sampling_get(bt_msg_checker *c, bt_sampling *ret, const Bt__Sampling *b)
 {
     if (!bt_msg_body_present(c, "sampling", b)) return;
     if (!bt_msg_body_range(c, "count of bias_ids", b->n_bias_ids, 0, BT_SAMPLE_MAX_BIAS) ||
-        !bt_msg_body_range(c, "count of bias", b->n_bias, b->n_bias_ids, b->n_bias_ids))
+        !bt_msg_body_range(c, "count of bias", b->n_bias, b->n_bias_ids, b->n_bias_ids) ||
+        !bt_msg_body_range(c, "bytes of program", b->program.len, 0, BT_SAMPLE_MAX_PROGRAM))
         return;
     bt_sample_bias *bias = NULL;
     if (b->n_bias && !(bias = c->alloc(c->alloc_ud, b->n_bias * sizeof *bias))) {
@@ -54,7 +56,9 @@ void bt_msg_sampling_get(bt_msg_checker *c, bt_sampling *ret, const Bt__Sampling
                          .logprobs = b->logprobs,
                          .top_logprobs = b->top_logprobs,
                          .bias = bias,
-                         .bias_len = (uint32_t)b->n_bias};
+                         .bias_len = (uint32_t)b->n_bias,
+                         .program = b->program.len ? b->program.data : NULL,
+                         .program_len = (uint32_t)b->program.len};
 }
 
 void bt_msg_sampling_check(bt_msg_checker *c, const bt_sampling *p)

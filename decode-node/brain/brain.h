@@ -229,7 +229,7 @@ typedef struct dc_action {
             uint32_t ids_len;     /* tokens 0.. that are known; until the next step */
             uint32_t rows;        /* 0 .. prompt_tokens + ids_len - 1 */
             uint32_t max_tokens;  /* counts token 0; > ids_len */
-            bt_sampling sampling; /* its bias lives until STOPPED or ENDED */
+            bt_sampling sampling; /* its bias and program live until STOPPED or ENDED */
             uint32_t stop_ids_len;
             int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* a drawn stop id comes as TOKEN or FIRST, then ENDED */
         } start;

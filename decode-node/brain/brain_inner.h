@@ -38,7 +38,7 @@ typedef struct dc_record {
     bt_xfer_recv recv;    /* until DC_RUNNING */
     int32_t commit_token; /* token 0 in COMMIT */
     int64_t resend_us;
-    void *block;               /* owns prompt, ids, log probabilities and bias */
+    void *block;               /* owns prompt, ids, log probabilities, bias and program */
     int32_t *ids;              /* [max_tokens] from index 0 */
     bt_msg_logprob *logprobs;  /* [max_tokens], where asked for */
     uint32_t ids_len, acked;   /* how many are known; the index that the gateway wants next */

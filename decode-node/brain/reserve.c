@@ -33,10 +33,12 @@ static bool is_possible(dc_brain *b, const bt_msg *m)
         return false;
     }
     if (w->stop_ids_len > BT_MSG_MAX_STOP_IDS || w->sampling.bias_len > BT_SAMPLE_MAX_BIAS ||
-        w->ids_len != w->prompt_tokens || w->generated_len >= w->max_tokens) {
-        refuse(
-            b, &m->ref, BT_EARG, 0,
-            "the count of the prompt's ids, the tokens so far, the stop ids or the biases is out of range");
+        w->sampling.program_len > BT_SAMPLE_MAX_PROGRAM || w->ids_len != w->prompt_tokens ||
+        w->generated_len >= w->max_tokens) {
+        refuse(b, &m->ref, BT_EARG, 0,
+               "the count of the prompt's ids, the tokens so far, the stop ids, the biases or the program's "
+               "bytes "
+               "is out of range");
         return false;
     }
     if (b->cfg.prompts == BT_PROMPT_BY_IDS ? !w->ids : !w->hashes.of) {
@@ -61,7 +63,7 @@ static bool keep(dc_record *r, const bt_msg_reserve *w)
     static_assert(_Alignof(bt_msg_logprob) <= 4 && _Alignof(bt_sample_bias) <= 4,
                   "the parts of the block follow each other as they are");
     /* most of it stays untouched */
-    uint8_t *at = calloc(1, prompt_bytes + ids + logprobs + bias);
+    uint8_t *at = calloc(1, prompt_bytes + ids + logprobs + bias + w->sampling.program_len);
     if (!at) return false;
     r->block = at;
     r->wish = *w;
@@ -75,6 +77,8 @@ static bool keep(dc_record *r, const bt_msg_reserve *w)
     at += logprobs;
     if (bias) memcpy(at, w->sampling.bias, bias);
     r->wish.sampling.bias = bias ? (const bt_sample_bias *)(void *)at : NULL;
+    if (w->sampling.program_len) memcpy(at + bias, w->sampling.program, w->sampling.program_len);
+    r->wish.sampling.program = at + bias;
     if (w->generated_len) memcpy(r->ids, w->generated, w->generated_len * sizeof *w->generated);
     r->wish.generated = r->ids;
     r->ids_len = r->acked = w->generated_len;

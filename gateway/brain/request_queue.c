@@ -14,17 +14,18 @@ static bool is_bad(const gw_brain *b, const gw_submit *s)
     return s->request <= b->last_request || (!s->ids && !s->hashes.of) || s->ids_len < 1 ||
            s->ids_len > BT_MSG_MAX_PROMPT_TOKENS || s->max_tokens < 1 ||
            s->max_tokens > BT_MSG_MAX_PROMPT_TOKENS || s->stop_ids_len > BT_MSG_MAX_STOP_IDS ||
-           s->weight > GW_WEIGHT_MAX;
+           s->sampling.program_len > BT_SAMPLE_MAX_PROGRAM || s->weight > GW_WEIGHT_MAX;
 }
 
-/* The prompt, room for the tokens, and the bias in one block; false when there is no memory for them. */
+/* The prompt, room for the tokens, the bias and the program in one block; false when there is no memory for
+ * them. */
 static bool take(gw_request *r, const gw_submit *s, uint32_t share)
 {
     const size_t bias_bytes = s->sampling.bias_len * sizeof *s->sampling.bias;
     /* about 8 MiB at most */
     const bt_prompt_view prompt = {s->ids_len, s->ids, s->hashes, s->salt};
     const size_t prompt_bytes = bt_prompt_bytes(&prompt), tokens_bytes = s->max_tokens * sizeof *r->tokens;
-    uint8_t *block = malloc(prompt_bytes + tokens_bytes + bias_bytes);
+    uint8_t *block = malloc(prompt_bytes + tokens_bytes + bias_bytes + s->sampling.program_len);
     if (!block) return false;
     *r = (gw_request){.number = s->request,
                       .block = block,
@@ -42,6 +43,8 @@ static bool take(gw_request *r, const gw_submit *s, uint32_t share)
     uint8_t *bias = block + prompt_bytes + tokens_bytes;
     if (bias_bytes) memcpy(bias, s->sampling.bias, bias_bytes);
     r->sampling.bias = (const bt_sample_bias *)(const void *)bias;
+    if (s->sampling.program_len) memcpy(bias + bias_bytes, s->sampling.program, s->sampling.program_len);
+    r->sampling.program = bias + bias_bytes;
     memcpy(r->stop_ids, s->stop_ids, s->stop_ids_len * sizeof *r->stop_ids);
     snprintf(r->prefer_prefill, sizeof r->prefer_prefill, "%s", s->prefer_prefill);
     snprintf(r->prefer_decode, sizeof r->prefer_decode, "%s", s->prefer_decode);

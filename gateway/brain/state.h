@@ -47,7 +47,7 @@ typedef struct gw_request {
     uint32_t same;    /* the next one in its chain of gw_brain.by_number */
     uint32_t attempt; /* from 1; 0: it has never had nodes */
 
-    /* The client's request. One block: prompt, tokens, sampling.bias. */
+    /* The client's request. One block: prompt, tokens, sampling.bias and .program. */
     void *block;
     bt_prompt_view prompt;
     int32_t *tokens; /* [max_tokens] */

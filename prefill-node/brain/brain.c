@@ -64,14 +64,14 @@ static bt_prompt_view prompt_of(const bt_msg_prefill *w)
     return (bt_prompt_view){w->ids_len, w->ids, w->hashes, salt};
 }
 
-/* The prompt and then the bias list in one block, and the record of it all; false: out of memory. */
+/* The prompt, the bias list and the program in one block, and the record of it all; false: out of memory. */
 static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
 {
     const bt_prompt_view prompt = prompt_of(w);
     const size_t prompt_bytes = bt_prompt_bytes(&prompt),
                  bias_bytes = w->sampling.bias_len * sizeof(bt_sample_bias);
     static_assert(_Alignof(bt_sample_bias) <= 4, "the bias follows the prompt as it is");
-    uint8_t *block = malloc(prompt_bytes + bias_bytes);
+    uint8_t *block = malloc(prompt_bytes + bias_bytes + w->sampling.program_len);
     if (!block) return false;
     *r = (pf_record){.a = r->a,
                      .block = block,
@@ -85,6 +85,9 @@ static bool keep(pf_brain *b, pf_record *r, const bt_msg_prefill *w)
                      .turn = ++b->turns};
     if (bias_bytes) memcpy(block + prompt_bytes, w->sampling.bias, bias_bytes);
     r->sampling.bias = (const bt_sample_bias *)(const void *)(block + prompt_bytes);
+    r->sampling.program = block + prompt_bytes + bias_bytes;
+    if (w->sampling.program_len)
+        memcpy(block + prompt_bytes + bias_bytes, w->sampling.program, w->sampling.program_len);
     return true;
 }
 

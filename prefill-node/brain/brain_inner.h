@@ -24,7 +24,7 @@ enum { PF_WAITING = BT_ATTEMPT_OWN, PF_COMPUTING, PF_SENDING, PF_COMMITTED }; /*
 typedef struct pf_record {
     bt_attempt *a; /* attempts.all[the same index], never NULL. Its slot is the index of its transfer in `sends` and of
                       its sequence in the book */
-    void *block;   /* owns the prompt, and the bias */
+    void *block;   /* owns the prompt, the bias and the program */
     bt_prompt_view prompt;             /* from 1 token on */
     uint32_t covered_tokens, from_row; /* tokens whose rows D has; tokens whose rows lie in shared pages */
     bt_incarnation decode;

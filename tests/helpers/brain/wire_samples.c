@@ -55,6 +55,7 @@ static void fill_load(bt_load *l)
 static const bt_sampling *sample_sampling(void)
 {
     static bt_sample_bias bias[BT_SAMPLE_MAX_BIAS];
+    static uint8_t program[400] = "BTPD";
     static bt_sampling s = {.temperature = 100.0f,
                             .top_k = UINT32_MAX,
                             .top_p = 1.0f,
@@ -66,7 +67,9 @@ static const bt_sampling *sample_sampling(void)
                             .logprobs = true,
                             .top_logprobs = BT_SAMPLE_MAX_TOP,
                             .bias = bias,
-                            .bias_len = BT_SAMPLE_MAX_BIAS};
+                            .bias_len = BT_SAMPLE_MAX_BIAS,
+                            .program = program,
+                            .program_len = sizeof program};
     for (int i = 0; i < BT_SAMPLE_MAX_BIAS; i++)
         bias[i] = (bt_sample_bias){INT32_MAX - BT_SAMPLE_MAX_BIAS + 1 + i, i % 2 ? 100.0f : -0.0f};
     return &s;

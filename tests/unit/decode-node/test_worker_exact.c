@@ -1,15 +1,19 @@
 /* A sequence's tokens and KV rows are what its prompt, its sampling and the engines make of them, and nothing
  * else: every request that goes through a worker is held against the same request alone, prefilled by the
- * prefill node's engine and decoded row by row. Neighbours, pieces of prefills, tokens known from elsewhere,
- * stops at any moment with rows kept or dropped, pages that grow, drafts, and calls that rows of answers
- * share with prompts where both are by one engine: all of them at random. Meant to be run under the thread
- * sanitizer too. */
+ * prefill node's engine and decoded row by row. Where a program says what the answer may be, the open tokens
+ * of the request alone are those that the program accepts, asked one by one. Neighbours, pieces of prefills,
+ * tokens known from elsewhere, stops at any moment with rows kept or dropped, pages that grow, drafts, and
+ * calls that rows of answers share with prompts where both are by one engine: all of them at random. Meant to
+ * be run under the thread sanitizer too. */
 #include "decode-node/worker.h"
 #include "base/rng.h"
 #include "kv/kv_pack.h"
 #include "engine/prefill.h"
+#include "model/vocab.h"
+#include "node/node_setup.h"
 #include "sample/sample.h"
 #include "tests/helpers/model/worker_kit.h"
+#include "tests/unit/grammar/kit.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -22,7 +26,16 @@
 
 #include <cmocka.h>
 
-enum { SLOTS = 10, ROWS = 16, CTX = 256, PAGE_TOKENS = 16, PROMPT = 90, ANSWER = 60, DEADLINE_MS = 60000 };
+enum {
+    SLOTS = 10,
+    ROWS = 16,
+    CTX = 256,
+    PAGE_TOKENS = 16,
+    PROMPT = 90,
+    ANSWER = 60,
+    VOCAB = 384,
+    DEADLINE_MS = 60000
+};
 
 /* A request and its answer when it is alone. */
 typedef struct request {
@@ -30,6 +43,7 @@ typedef struct request {
     uint32_t prompt_tokens, max_tokens;
     bt_sampling sampling;
     bt_sample_bias bias[2];
+    const bt_program *program; /* of sampling.program; NULL: none */
     uint32_t stop_ids_len;
     int32_t stop_ids[1];
     int32_t ids[ANSWER];
@@ -56,12 +70,48 @@ typedef struct room {
     bt_prefill *prefill;
     bt_decode *alone;
     bt_sample *sampler;
+    bt_tokenizer *tok;
+    bt_constraint_vocab *words;
+    struct {
+        bt_buf bytes;
+        bt_program *program;
+    } grammar[3];
     float *logits;
     dc_worker *worker;
     slot_state slot[SLOTS];
     uint64_t seed, draws;
-    uint64_t drafted, accepted, mixed, restarts, firsts, needs, pieces;
+    uint64_t drafted, accepted, mixed, restarts, firsts, needs, pieces, constrained, ended;
 } room;
+
+static void open_grammars(room *r)
+{
+    static const struct {
+        grammar_form form;
+        const char *text;
+    } of[] = {
+        {GRAMMAR_REGEX, "([a-z]+ ?){2,9}"},
+        {GRAMMAR_GBNF, "root ::= \"[\" (root (\",\" root)*)? \"]\""},
+        {GRAMMAR_SCHEMA, "{\"type\": \"array\", \"items\": {\"enum\": [\"a\", 12, true]}, \"maxItems\": 4}"},
+    };
+    bt_fault f = {""};
+    assert_int_equal(bt_node_setup_words(&r->words, r->kit.model, &f), BT_OK);
+    assert_int_equal(bt_vocab_load(&r->tok, r->kit.model->file, &f), BT_OK);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        bt_buf *b = &r->grammar[i].bytes;
+        assert_int_equal(grammar_bytes(b, of[i].form, of[i].text, &f), BT_OK);
+        assert_int_equal(bt_program_new(&r->grammar[i].program, b->data, b->len, &f), BT_OK);
+    }
+}
+
+static void close_grammars(room *r)
+{
+    for (size_t i = 0; i < 3; i++) {
+        bt_program_free(r->grammar[i].program);
+        bt_buf_done(&r->grammar[i].bytes);
+    }
+    bt_constraint_vocab_free(r->words);
+    bt_tokenizer_free(r->tok);
+}
 
 static uint32_t draw(room *r, uint32_t n) { return (uint32_t)(bt_rng_u64(r->seed, r->draws++) % n); }
 
@@ -101,7 +151,9 @@ static void open_room(room *r, const char *arch, const char *engine, const char 
     r->alone = new_engine(r, 1, NULL); /* the pool is the worker's */
     assert_int_equal(bt_sample_new(&r->sampler, NULL, r->kit.model->hp.vocab, NULL), BT_OK);
     r->logits = engine_kit_floats(r->kit.model->hp.vocab);
+    open_grammars(r);
     dc_worker_config c = {.engine = new_engine(r, ROWS, r->pool),
+                          .words = r->words,
                           .pool = r->pool,
                           .slots = SLOTS,
                           .page_tokens = PAGE_TOKENS,
@@ -119,6 +171,7 @@ static void open_room(room *r, const char *arch, const char *engine, const char 
 static void close_room(room *r)
 {
     dc_worker_free(r->worker);
+    close_grammars(r);
     bt_decode_free(r->alone);
     bt_prefill_free(r->prefill);
     bt_pool_free(r->pool);
@@ -129,10 +182,38 @@ static void close_room(room *r)
 
 /* ---- a request, alone ---- */
 
+/* Each token is asked by itself, from the beginning of the answer on. */
+static const uint64_t *open_of(room *r, const request *q)
+{
+    static uint64_t bits[VOCAB / 64];
+    if (!q->program) return NULL;
+    bt_program_state s;
+    bt_program_begin(&s, q->program);
+    for (uint32_t i = 0; i < q->len; i++) {
+        const bt_text_span t = bt_tokenizer_piece(r->tok, q->ids[i]);
+        if (!bt_tokenizer_is_eog(r->tok, q->ids[i]))
+            assert_int_equal(bt_program_accept(&s, q->program, t.ptr, t.len, NULL), BT_OK);
+    }
+    memset(bits, 0, sizeof bits);
+    for (int32_t id = 0; id < VOCAB; id++) {
+        const bt_token_type type = bt_tokenizer_type(r->tok, id);
+        const bt_text_span t = bt_tokenizer_piece(r->tok, id);
+        bt_program_state next = s;
+        const bool is_open = bt_tokenizer_is_eog(r->tok, id) ? bt_program_may_end(&s, q->program)
+                             : type == BT_TOKEN_CONTROL || type == BT_TOKEN_UNKNOWN
+                                 ? false
+                                 : bt_program_accept(&next, q->program, t.ptr, t.len, NULL) == BT_OK;
+        bits[id / 64] |= (uint64_t)is_open << id % 64;
+    }
+    r->constrained++;
+    r->ended += bt_program_may_end(&s, q->program);
+    return bits;
+}
+
 static void one_token(room *r, request *q)
 {
     const bt_sample_history h = {.prompt = q->prompt, .prompt_len = q->prompt_tokens, .generated = q->ids,
-                                 .generated_len = q->len};
+                                 .generated_len = q->len, .open = open_of(r, q)};
     assert_int_equal(bt_sample_token(&q->ids[q->len], &q->logprob[q->len], r->sampler, &q->sampling,
                                      r->logits, &h, NULL),
                      BT_OK);
@@ -178,6 +259,13 @@ static request make_request(room *r)
         q.sampling.bias_len = 2;
     }
     if (draw(r, 3) == 0) q.stop_ids[q.stop_ids_len++] = (int32_t)(3 + draw(r, 380));
+    if (draw(r, 12) == 0) {
+        const uint32_t g = draw(r, 3);
+        q.program = r->grammar[g].program;
+        q.sampling.program = r->grammar[g].bytes.data;
+        q.sampling.program_len = (uint32_t)r->grammar[g].bytes.len;
+        if (draw(r, 2)) q.stop_ids[0] = 2, q.stop_ids_len = 1; /* EOS */
+    }
     return q;
 }
 
@@ -385,6 +473,7 @@ static void soak(room *r, uint32_t requests)
            (unsigned long long)r->needs, (unsigned long long)r->drafted, (unsigned long long)r->accepted,
            (unsigned long long)r->mixed);
     assert_true(r->firsts > 0 && r->needs > 0 && r->pieces > 0);
+    assert_true(r->constrained > 0 && r->ended > 0 && r->ended < r->constrained);
 }
 
 static void two_thousand_random_requests_give_what_each_gives_alone(void **state)

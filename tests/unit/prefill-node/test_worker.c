@@ -41,8 +41,9 @@ static void open_cut(room *r, const char *policy)
     worker_kit_open(&r->kit, NULL, SLOTS, 512);
     for (int32_t i = 0; i < IDS; i++) r->ids[i] = 3 + i * 7 % 300;
     const bt_hparams *h = &r->kit.model->hp;
-    assert_int_equal(
-        pf_worker_new(&r->worker, new_engine(r->kit.model, policy), SLOTS, h->layers, h->vocab, NULL), BT_OK);
+    assert_int_equal(pf_worker_new(&r->worker, new_engine(r->kit.model, policy), SLOTS, h->layers, h->vocab,
+                                   NULL, NULL),
+                     BT_OK);
 }
 
 static void open_room(room *r) { open_cut(r, NULL); }

@@ -50,10 +50,12 @@ static void assert_same(const bt_msg *a, const bt_msg *b)
     if (x.type == BT_MSG_PREFILL) {
         SAME_ARRAY(prefill.ids, prefill.ids_len);
         SAME_ARRAY(prefill.sampling.bias, prefill.sampling.bias_len);
+        SAME_ARRAY(prefill.sampling.program, prefill.sampling.program_len);
     } else if (x.type == BT_MSG_RESERVE) {
         SAME_ARRAY(reserve.ids, reserve.ids_len);
         SAME_ARRAY(reserve.generated, reserve.generated_len);
         SAME_ARRAY(reserve.sampling.bias, reserve.sampling.bias_len);
+        SAME_ARRAY(reserve.sampling.program, reserve.sampling.program_len);
     } else if (x.type == BT_MSG_TOKENS) {
         SAME_ARRAY(tokens.ids, tokens.ids_len);
         SAME_ARRAY(tokens.logprobs, tokens.ids_len);
@@ -179,13 +181,9 @@ static void the_key_of_the_link_does_not_travel(void **state)
 static void a_key_is_32_bytes_and_a_salt_16_or_none(void **state)
 {
     (void)state;
-    static const char first[] = "\x0a\x14\x0a\x10"
-                                "0123456789abcdef"
-                                "\x18\x01\x12\x01\x05\x1a\x10"
-                                "0123456789abcdef"
-                                "\x22\x01x\x2a\x10"
-                                "0123456789abcdef"
-                                "\x32\x00\x38\x01";
+#define SIXTEEN "0123456789abcdef"
+    static const char first[] = "\x0a\x14\x0a\x10" SIXTEEN "\x18\x01\x12\x01\x05\x1a\x10" SIXTEEN
+                                "\x22\x01x\x2a\x10" SIXTEEN "\x32\x00\x38\x01";
     bt_msg_buf buf = {0};
     for (uint8_t n = 0; n < 80; n++) {
         const uint8_t bytes = n / 2, is_key = n % 2, whole = is_key ? 32 : 16;
@@ -344,6 +342,8 @@ static bool spoil_sampling(bt_msg *m, const char **label, int *n)
     BIAS({{5, 0.0f}, {6, 100.5f}})
     BIAS({{5, NAN}, {6, 0.0f}})
 #undef BIAS
+    X(PREFILL, static const uint8_t much[BT_SAMPLE_MAX_PROGRAM + 1]; m->u.prefill.sampling.program = much;
+      m->u.prefill.sampling.program_len = sizeof much)
     X(PREFILL, m->u.prefill.sampling.repetition_penalty = 0.009f)
     X(PREFILL, m->u.prefill.sampling.repetition_penalty = NAN)
     X(PREFILL, m->u.prefill.sampling.presence_penalty = 2.5f)

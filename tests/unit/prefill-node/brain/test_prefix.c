@@ -41,7 +41,7 @@ static void open_room(room *r, const char *engine, const char *policy, uint32_t 
                                       .ctx_tokens = 512, .want.shape_policy = policy};
     if (bt_prefill_new(&e, kit.model, &config, &fault) < 0) fail_msg("%s", fault.text);
     r->pages = worker_kit_pages(kit.model, elem_bytes, PAGE_TOKENS, PAGES * PAGE_TOKENS);
-    assert_int_equal(pf_worker_new(&r->worker, e, SLOTS, h->layers, h->vocab, NULL), BT_OK);
+    assert_int_equal(pf_worker_new(&r->worker, e, SLOTS, h->layers, h->vocab, NULL, NULL), BT_OK);
     for (int32_t i = 0; i < SECOND; i++) r->second[i] = 3 + i * 7 % 300;
     for (int32_t i = 0; i < FIRST; i++) r->first[i] = i < COMMON ? r->second[i] : 5 + i * 11 % 290;
 }
