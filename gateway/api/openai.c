@@ -38,6 +38,8 @@ void gw_openai_request_drop_texts(gw_openai_request *r)
 {
     free(r->prompt_ids);
     json_decref(r->root);
+    json_decref(r->structure.value);
+    r->structure.value = NULL;
     r->talk = (bt_chat_talk){.messages = NULL};
     r->prompt = NULL;
     r->prompt_ids = NULL;
@@ -49,6 +51,7 @@ void gw_openai_request_done(gw_openai_request *r)
 {
     gw_openai_request_drop_texts(r);
     free(r->bias);
+    free(r->program);
     *r = (gw_openai_request){0};
 }
 

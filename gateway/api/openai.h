@@ -31,6 +31,20 @@ typedef struct gw_openai_limits {
     const bt_defaults *defaults; /* of sampling, for fields that a request leaves out */
 } gw_openai_limits;
 
+typedef enum gw_structure_form {
+    GW_STRUCTURE_NONE = 0,
+    GW_STRUCTURE_OBJECT,  /* any JSON object */
+    GW_STRUCTURE_SCHEMA,  /* JSON of a schema */
+    GW_STRUCTURE_REGEX,   /* a text that the whole answer matches */
+    GW_STRUCTURE_CHOICE,  /* one of a list of texts */
+    GW_STRUCTURE_GRAMMAR, /* GBNF */
+} gw_structure_form;
+typedef struct gw_structure { /* what the answer's text may be; structure.h makes a program of it */
+    gw_structure_form form;
+    char field[40];       /* that asks for it */
+    struct json_t *value; /* a reference */
+} gw_structure;
+
 typedef struct gw_openai_request {
     bool is_chat;
     bt_chat_talk talk;  /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
@@ -41,7 +55,8 @@ typedef struct gw_openai_request {
     int32_t *prompt_ids;
     size_t prompt_ids_len;
     uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */
-    bt_sampling sampling; /* seed only where has_seed; bias is the request's own */
+    bt_sampling sampling; /* seed only where has_seed; bias and program are the request's own */
+    gw_structure structure;
     bool has_seed, is_stream, has_usage_chunk;
     bool is_baton;    /* "baton": true, or an object of wishes for its nodes */
     int32_t priority; /* among requests of the same client: the lowest first */
@@ -57,6 +72,7 @@ typedef struct gw_openai_request {
     bool keeps_thoughts;  /* chat: thoughts stay in the answer's text, with their marks */
     bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
+    uint8_t *program;     /* where sampling.program points, likewise */
     struct json_t *root;  /* private: holds the strings above */
 } gw_openai_request;
 

@@ -2,6 +2,7 @@
 #include "gateway/api/openai_fields.h"
 #include "base/opt.h"
 #include "gateway/api/openai_messages.h"
+#include "gateway/api/structure.h"
 #include "gateway/options.h"
 
 #include <stdlib.h>
@@ -436,6 +437,20 @@ static const char count_schema[] =
 static const char bias_schema[] =
     "{\"type\":\"object\",\"maxProperties\":300,\"propertyNames\":{\"pattern\":\"^(0|[1-9][0-9]*)$\"},"
     "\"additionalProperties\":{\"type\":\"number\",\"minimum\":-100,\"maximum\":100}}";
+static const char schema_schema[] = "{\"type\":[\"object\",\"boolean\"]}";
+static const char guided_json_schema[] = "{\"type\":[\"object\",\"boolean\",\"string\"]}";
+static const char text_schema[] = "{\"type\":\"string\",\"maxLength\":65536}";
+static const char choice_schema[] = "{\"type\":\"array\",\"minItems\":1,\"items\":{\"type\":\"string\"}}";
+static const char structured_outputs_schema[] =
+    "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{"
+    "\"json\":{\"type\":[\"object\",\"boolean\",\"string\",\"null\"]},\"json_object\":{\"type\":[\"boolean\",\"null\"]},"
+    "\"regex\":{\"type\":[\"string\",\"null\"]},\"grammar\":{\"type\":[\"string\",\"null\"]},"
+    "\"choice\":{\"type\":[\"array\",\"null\"],\"minItems\":1,\"items\":{\"type\":\"string\"}}}}";
+static const char response_format_schema[] =
+    "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{"
+    "\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":\"object\"},"
+    "\"json_schema\":{\"type\":\"object\",\"required\":[\"schema\"],\"properties\":{"
+    "\"name\":{\"type\":\"string\"},\"strict\":{\"type\":[\"boolean\",\"null\"]},\"schema\":{\"type\":\"object\"}}}}}";
 static const char stop_schema[] =
     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":\"array\",\"maxItems\":16,"
     "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}]}";
@@ -496,6 +511,16 @@ const gw_field gw_fields[] = {
           "The answer ends with these ids too; 16 together with the model's own"),
     BOOLEAN("ignore_eos", BOTH, field_ignore_eos,
             "The model's own ids that end an answer do not: it has max_tokens, or ends by stop and stop_token_ids"),
+    OTHER("response_format", BOTH, gw_structure_field, response_format_schema,
+          "The answer is text, any JSON object, or JSON of a schema"),
+    OTHER("json_schema", BOTH, gw_structure_json, schema_schema, "The answer is JSON of this schema"),
+    OTHER("structured_outputs", BOTH, gw_structure_fields, structured_outputs_schema,
+          "The answer is JSON of a schema, matches an expression, is one of some texts, or belongs to a grammar"),
+    OTHER("guided_json", BOTH, gw_structure_json, guided_json_schema, "The same as json_schema; text of JSON too"),
+    OTHER("guided_regex", BOTH, gw_structure_text, text_schema, "The whole answer matches this regular expression"),
+    OTHER("guided_choice", BOTH, gw_structure_choice, choice_schema, "The answer is one of these texts"),
+    OTHER("guided_grammar", BOTH, gw_structure_text, text_schema, "The same as grammar"),
+    OTHER("grammar", BOTH, gw_structure_text, text_schema, "The answer belongs to this grammar, in GBNF"),
     BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
     OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
     INTEGER("priority", BOTH, field_priority, INT32_MIN, INT32_MAX,
@@ -541,9 +566,6 @@ const gw_field gw_fields[] = {
     ONLY("suffix", TEXT, "[\"\"]"),
     ONLY("functions", CHAT, "[[]]"),
     ONLY("function_call", CHAT, "[\"none\"]"),
-    ONLY("response_format", BOTH, "[{\"type\":\"text\"}]"),
-    ONLY("json_schema", BOTH, "[{}]"),
-    ONLY("grammar", BOTH, "[\"\"]"),
     ONLY("modalities", CHAT, "[[\"text\"]]"),
     ONLY("audio", CHAT, "[]"),
     ONLY("prediction", CHAT, "[]"),

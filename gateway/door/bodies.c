@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "gateway/api/json.h"
 #include "gateway/api/refusal.h"
+#include "gateway/api/structure.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
 #include "gateway/door/rights.h"
@@ -26,7 +27,9 @@ static bt_err read_prompt(gw_body *b)
     gw_live *l = b->live;
     const gw_door_env *env = &b->door->env;
     bt_fault fault;
-    bt_err e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, env->text, &b->request, b->ctx_tokens, &b->err);
+    bt_err e = gw_structures_compile(b->door->structures, &b->request, b->is_quick, &b->err);
+    if (e == BT_OK)
+        e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, env->text, &b->request, b->ctx_tokens, &b->err);
     if (e == BT_OK)
         e = gw_openai_max_tokens(&l->bound, &b->err, &b->request, l->prompt_len, b->ctx_tokens,
                                  (uint32_t)env->options->answers.max_answer);

@@ -3,7 +3,8 @@
 #include "gateway/door/state.h"
 
 /* Bodies of POSTs become requests (JSON, the chat template, tokens, lengths) or answers that need no node. A short body
- * is read at once, unless its chat template has more to do than GW_TEXT_QUICK_STEPS. Any other is read by a thread, so
+ * is read at once, unless its chat template has more to do than GW_TEXT_QUICK_STEPS, or its schema or grammar is not
+ * compiled yet. Any other is read by a thread, so
  * that nobody waits for it: by one thread the bodies up to GW_BODIES_LONG_BYTES, and by another the longer ones, both
  * in order of arrival. The requests then stand in the brain's line in the order in which they were read.
  *

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/api/refusal.h"
+#include "gateway/api/structure.h"
 #include "gateway/api/words.h"
 #include "gateway/door/answers.h"
 #include "gateway/door/bodies.h"
@@ -27,8 +28,11 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
     if (!d) return bt_fail(fault, BT_ENOMEM, "out of memory for the HTTP door");
     const uint64_t most = (uint64_t)env->options->max_queue + (uint64_t)env->options->max_active;
     bt_err e = bt_rng_entropy(d->id_key, sizeof d->id_key, fault);
+    if (e == BT_OK && !(d->structures = gw_structures_new()))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the HTTP door");
     if (e == BT_OK) e = gw_live_open(d, most, fault);
     if (e < 0) {
+        gw_structures_free(d->structures);
         free(d);
         return e;
     }
@@ -46,6 +50,7 @@ void gw_door_free(gw_door *d)
     gw_reply_tick(d);
     gw_live_close(d);
     gw_roles_free(d);
+    gw_structures_free(d->structures);
     gw_pages_free(d);
     bt_buf_done(&d->openapi);
     free(d);

@@ -62,7 +62,8 @@ struct gw_door {
     size_t bucket_mask;
     gw_live *first_want, *last_want; /* requests with an event for the brain */
     gw_asked *roles;
-    gw_page *pages; /* being written, the first one first */
+    gw_page *pages;                   /* being written, the first one first */
+    struct gw_structures *structures; /* api/structure.h */
     bt_buf openapi; /* made when somebody asks for it first: it never changes, and takes milliseconds */
     uint64_t number;
     uint8_t id_key[8];

@@ -277,7 +277,7 @@ static bt_err timeline_write(const tool_serve *s, const json_t *baton, const cha
 
 typedef struct config {
     tool_serve serve;
-    const char *prompt, *file, *system, *url, *api_key_file, *timeline;
+    const char *prompt, *file, *system, *schema, *url, *api_key_file, *timeline;
     bool chat, json, quiet;
     int special;
     int64_t n_predict, seed;
@@ -320,6 +320,8 @@ static const bt_opt opts[] = {
      .def = BT_OPT_NO_DEFAULT, .example = "42", .help = "seed of the random draws; without it one is drawn"},
     {.group = "Answer", .name = "stop", .value = "TEXT", BT_OPT_AT(config, stop), .type = BT_OPT_STRINGS,
      .example = "END", .help = "end before this text"},
+    {.group = "Answer", .name = "schema", .value = "FILE", BT_OPT_AT(config, schema), .type = BT_OPT_STRING,
+     .example = "city.json", .help = "the answer is JSON of the JSON Schema in this file"},
     BT_OPT_ALL(tool_serve_opts, config, serve, NULL),
     {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url),
      .help = "ask this gateway instead of starting one"},
@@ -377,6 +379,18 @@ static json_t *make_request(const config *c, const bt_opt_args *args, const char
     return NULL;
 }
 
+static bt_err add_schema(json_t *request, const char *path, bt_fault *fault)
+{
+    json_error_t error;
+    json_t *schema = json_load_file(path, JSON_REJECT_DUPLICATES, &error);
+    if (!schema)
+        return bt_fail(fault, BT_EARG, "--schema %s, line %d: %s", path, error.line > 0 ? error.line : 1,
+                       error.text);
+    return json_object_set_new(request, "json_schema", schema) == 0
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "out of memory for the schema");
+}
+
 static int show(const config *c, tool_answer *a, int64_t start_us, bt_err e, bt_fault *fault)
 {
     if (e < 0 && e != BT_ECANCEL) return tool_fail("run", fault);
@@ -413,6 +427,7 @@ static int run(const config *c, const bt_opt_args *args, int64_t start_us, const
     bt_err e = tool_read_key(&key, c->api_key_file, fault);
     if (e == BT_OK && !(request = make_request(c, args, text, len)))
         e = bt_fail(fault, BT_EARG, "the prompt is not valid UTF-8");
+    if (e == BT_OK && c->schema) e = add_schema(request, c->schema, fault);
     if (e == BT_OK && !c->url) e = tool_serve_start(&background, &c->serve, c->quiet || c->json, fault);
     if (e < 0) {
         rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("run", fault);

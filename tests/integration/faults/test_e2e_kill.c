@@ -1,6 +1,7 @@
 /* A node on TCP dies without a word in the middle of a stream or of a prompt. The end of its connection is
- * news at once: the work goes on elsewhere long before anybody could call the node silent, with the tokens of
- * an undisturbed stream. BATON_KILLS=N kills so many (3 without) and prints the median silence. */
+ * news at once: the work goes on elsewhere long before anybody could call the node silent, with the tokens
+ * of an undisturbed stream, which a program holds to a regular expression. BATON_KILLS=N kills so many (3
+ * without) and prints the median silence. */
 #include "tests/helpers/cluster/cluster.h"
 
 #include <setjmp.h>
@@ -68,6 +69,7 @@ static client *ask(const place *p, const char *role, const char *id)
     json_t *r = cluster_request("a", TOKENS);
     json_object_set_new(r, "stream", json_true());
     json_object_set_new(r, "logit_bias", json_pack("{s:i, s:i}", "2", -100, "260", -100));
+    json_object_set_new(r, "guided_regex", json_string("([a-z]+[ ,.])+"));
     json_object_set_new(r, "baton", json_pack("{s:s}", role, id));
     client *c = client_post(p->url, "/v1/completions", r);
     json_decref(r);
@@ -121,6 +123,9 @@ static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed
     start(&p);
     client *whole = stream_on(&p, 0);
     const int64_t undisturbed = watch(whole);
+    char *text = client_text(whole);
+    assert_int_equal(strspn(text, "abcdefghijklmnopqrstuvwxyz ,."), strlen(text));
+    free(text);
     for (int k = 0; k < kills; k++) {
         client *c = stream_on(&p, k % 2);
         spawn_signal(p.decode[k % 2], SIGKILL);

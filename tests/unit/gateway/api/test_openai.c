@@ -365,9 +365,7 @@ static void refuses_what_is_known_but_not_supported_by_name(void **state)
     static const char *const chat[][2] = {
         {"typical_p", "0.5"},
         {"mirostat", "2"},
-        {"grammar", "\"root ::= x\""},
         {"think", "true"},
-        {"response_format", "{\"type\":\"json_object\"}"},
         {"n", "2"},
         {"functions", "[1]"},
         {"audio", "{}"},

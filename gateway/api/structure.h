@@ -1,0 +1,27 @@
+#ifndef GW_STRUCTURE_H
+#define GW_STRUCTURE_H
+#include "gateway/api/openai.h"
+#include "gateway/api/openai_fields.h"
+
+/* The texts that an answer may be: response_format, structured_outputs, guided_json and its like, grammar, json_schema.
+ * One of them makes a program (grammar/program.h), which the nodes run. A schema and its program are kept, so that the
+ * next request with the same one costs a look: GW_STRUCTURES_KEPT programs, at most 256 KiB each. */
+enum { GW_STRUCTURES_KEPT = 64 };
+
+/* Readers of fields; errors as of all fields. */
+bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v);  /* response_format */
+bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v); /* structured_outputs */
+bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v);   /* a schema: as JSON, or as text of JSON */
+bt_err gw_structure_text(gw_reader *p, const gw_field *f, json_t *v);   /* guided_regex, guided_grammar, grammar */
+bt_err gw_structure_choice(gw_reader *p, const gw_field *f, json_t *v); /* guided_choice */
+
+/* What was compiled before. Any number of threads may use one. */
+typedef struct gw_structures gw_structures;
+gw_structures *gw_structures_new(void); /* NULL without memory */
+void gw_structures_free(gw_structures *s);
+
+/* Fills r->sampling.program where r->structure asks for one. With is_quick only from what is kept: BT_EAGAIN, without
+ * words, where it is not. Otherwise within 0.2 s of a core. BT_EARG, a 400 that names the keyword, the byte or the
+ * limit; BT_ENOMEM. */
+bt_err gw_structures_compile(gw_structures *s, gw_openai_request *r, bool is_quick, gw_openai_error *err);
+#endif

@@ -1,0 +1,128 @@
+/* Answers that are held to a schema, a regular expression, a list or a grammar, through the real programs:
+ * each is what was asked for, drawn at random by a model that knows nothing, streamed and not. */
+#include "tests/helpers/cluster/cluster.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+enum { ANSWER_MS = 60000, SEEDS = 6 };
+
+static const char city[] =
+    "{\"type\":\"object\",\"properties\":{\"name\":{\"type\":\"string\",\"maxLength\":8},"
+    "\"sizes\":{\"type\":\"array\",\"items\":{\"type\":\"integer\",\"minimum\":-5,\"maximum\":250},"
+    "\"minItems\":1,\"maxItems\":3},\"kind\":{\"enum\":[\"a\",\"b\",null]}},"
+    "\"required\":[\"name\",\"sizes\",\"kind\"],\"additionalProperties\":false}";
+
+static client *ask(const cluster *c, const char *field, json_t *value, int seed, bool is_stream)
+{
+    json_t *r = cluster_request("the day", 400);
+    json_object_set_new(r, "temperature", json_real(1));
+    json_object_set_new(r, "seed", json_integer(seed));
+    if (is_stream) json_object_set_new(r, "stream", json_true());
+    json_object_set(r, field, value);
+    client *x = client_post(c->url, "/v1/completions", r);
+    json_decref(r);
+    return x;
+}
+
+/* The text of an answer that its program ended; the same in a stream. */
+static char *answer(const cluster *c, const char *field, json_t *value, int seed)
+{
+    client *whole = ask(c, field, value, seed, false), *stream = ask(c, field, value, seed, true);
+    assert_true(client_wait(whole, spawn_patience(ANSWER_MS)));
+    assert_true(client_wait(stream, spawn_patience(ANSWER_MS)));
+    if (client_status(whole) != 200 || !client_is_done(stream)) fail_msg("%s", client_body(whole));
+    char *text = client_text(whole), *streamed = client_text(stream);
+    assert_string_equal(text, streamed);
+    const json_t *choice = json_array_get(json_object_get(client_json(whole), "choices"), 0);
+    assert_string_equal(json_string_value(json_object_get(choice, "finish_reason")), "stop");
+    free(streamed);
+    client_end(whole);
+    client_end(stream);
+    return text;
+}
+
+static void expect_city(const char *text)
+{
+    json_t *o = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
+    if (!o || json_object_size(o) != 3) fail_msg("no city: %s", text);
+    const json_t *sizes = json_object_get(o, "sizes"), *kind = json_object_get(o, "kind");
+    assert_true(json_is_string(json_object_get(o, "name")));
+    assert_in_range(json_array_size(sizes), 1, 3);
+    for (size_t i = 0; i < json_array_size(sizes); i++) {
+        const json_int_t n = json_integer_value(json_array_get(sizes, i));
+        assert_true(json_is_integer(json_array_get(sizes, i)) && n >= -5 && n <= 250);
+    }
+    assert_true(json_is_null(kind) || !strcmp(json_string_value(kind), "a") ||
+                !strcmp(json_string_value(kind), "b"));
+    json_decref(o);
+}
+
+static void each_answer_is_what_was_asked_for(void **state)
+{
+    (void)state;
+    cluster c;
+    json_t *schema = json_loads(city, 0, NULL), *regex = json_string("[0-9]{2,4}(-[a-f]{3}){1,2}"),
+           *choice = json_pack("[s, s, s]", "yes", "no", "per haps"),
+           *grammar = json_string("root ::= \"(\" root? \")\" | [xy]{3}"),
+           *format = json_pack("{s:s, s:{s:s, s:O}}", "type", "json_schema", "json_schema", "name", "city",
+                               "schema", schema);
+    assert_true(CLUSTER(&c, spawn_tiny_model(4), "--prefill", "1", "--decode", "1"));
+    for (int seed = 0; seed < SEEDS; seed++) {
+        char *text =
+            answer(&c, seed % 2 ? "json_schema" : "response_format", seed % 2 ? schema : format, seed);
+        expect_city(text);
+        free(text);
+        text = answer(&c, "guided_regex", regex, seed);
+        const size_t digits = strspn(text, "0123456789"), len = strlen(text);
+        assert_true(digits >= 2 && digits <= 4 && (len == digits + 4 || len == digits + 8));
+        assert_true(text[digits] == '-' && strspn(text + digits + 1, "abcdef") == 3);
+        free(text);
+        text = answer(&c, "guided_choice", choice, seed);
+        assert_true(!strcmp(text, "yes") || !strcmp(text, "no") || !strcmp(text, "per haps"));
+        free(text);
+        text = answer(&c, "grammar", grammar, seed);
+        const size_t open = strspn(text, "("), letters = strspn(text + open, "xy");
+        assert_true((letters == 3 || (letters == 0 && open > 0)) &&
+                    strspn(text + open + letters, ")") == open && strlen(text) == 2 * open + letters);
+        free(text);
+    }
+    json_decref(schema);
+    json_decref(regex);
+    json_decref(choice);
+    json_decref(grammar);
+    json_decref(format);
+    assert_true(cluster_stop(&c));
+}
+
+static void run_reads_a_schema_from_a_file(void **state)
+{
+    (void)state;
+    FILE *f = fopen(spawn_path("city.json"), "w");
+    assert_true(f && fputs(city, f) >= 0 && fclose(f) == 0);
+    spawn *s = SPAWN("baton", "run", "-m", spawn_tiny_model(4), "-p", "the", "-n", "300", "--temp", "1",
+                     "--seed", "9", "-q", "--schema", spawn_path("city.json"));
+    assert_int_equal(spawn_wait(s, spawn_patience(ANSWER_MS)), 0);
+    expect_city(spawn_out(s));
+    f = fopen(spawn_path("city.json"), "w");
+    assert_true(f && fputs("{\n  \"type\": object}", f) >= 0 && fclose(f) == 0);
+    s = SPAWN("baton", "run", "-m", spawn_tiny_model(4), "-p", "the", "--schema", spawn_path("city.json"));
+    assert_int_equal(spawn_wait(s, spawn_patience(ANSWER_MS)), 1);
+    if (!strstr(spawn_err(s), "city.json, line 2")) fail_msg("%s", spawn_err(s));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(each_answer_is_what_was_asked_for, cluster_teardown),
+        cmocka_unit_test_teardown(run_reads_a_schema_from_a_file, cluster_teardown),
+    };
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
+}
