@@ -1,6 +1,7 @@
 /* baton calibrate in front of a running system: it ends with a profile that baton simulate takes, and that
  * prices what was held out. A busy machine measures anything, which shows in the times of one length: the
- * quietest of a few calibrations judges, and what its times are apart is no error of the profile. */
+ * quieter of two calibrations judges, unless the first says that nothing can be said, and what its times are
+ * apart is no error of the profile. */
 #include "tests/helpers/cluster/cluster.h"
 
 #include <setjmp.h>
@@ -62,7 +63,7 @@ static void what_this_machine_takes_is_predicted_within_8_percent(void **state)
     if (!model || !*model) skip();
     (void)snprintf(box, sizeof box, "%s", spawn_path("box.json"));
     assert_true(CLUSTER(&sys, model, "-c", "512", "--threads", "1"));
-    for (int i = 0; i < MOST && spread > QUIET; i++) {
+    for (int i = 0; i < MOST && (i == 0 || (spread > QUIET && spread <= BUSY)); i++) {
         (void)snprintf(seed, sizeof seed, "%d", i + 1); /* other words: no prefix is kept */
         json_t *m = spawn_json(SPAWN("baton", "calibrate", sys.url, "-m", model, "-o", box, "--json",
                                      "--longest", "256", "-n", "8", "--batch", "2", "--seed", seed));
