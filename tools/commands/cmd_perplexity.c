@@ -76,7 +76,7 @@ const bt_opt_program tool_perplexity_program = {
 
 typedef struct measure {
     bt_perplexity_plan plan;
-    bt_perplexity score;
+    bt_perplexity score, base; /* base: of the engine that it is compared with */
     bt_perplexity_diff *diff;
     int64_t us;
     char form[BT_RECIPE_MAX_TEXT], quant[BT_RECIPE_MAX_TEXT], attention[BT_ATTENTION_MAX_TEXT]; /* attention:
@@ -185,9 +185,10 @@ static bt_err one_window(measure *r, side *a, side *b, const bt_model *m, const 
     if (e == BT_OK && b) e = side_run(b, ids, ctx, fault);
     for (size_t i = r->plan.first_scored; e == BT_OK && i <= r->plan.last_scored; i++) {
         bt_perplexity_add(&r->score, bt_perplexity_nll(a->window.logits + i * vocab, vocab, ids[i + 1]));
-        if (b)
-            e = bt_perplexity_diff_add(r->diff, b->window.logits + i * vocab, a->window.logits + i * vocab,
-                                       vocab, fault);
+        if (!b) continue;
+        bt_perplexity_add(&r->base, bt_perplexity_nll(b->window.logits + i * vocab, vocab, ids[i + 1]));
+        e = bt_perplexity_diff_add(r->diff, b->window.logits + i * vocab, a->window.logits + i * vocab, vocab,
+                                   fault);
     }
     return e;
 }
@@ -217,9 +218,10 @@ static int show(const config *c, measure *r)
                                                 (json_int_t)r->work.sparse_rows, "dense_rows",
                                                 (json_int_t)r->work.dense_rows));
         if (r->diff)
-            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f}", "against",
-                                                bt_engine_door_names[c->against], "kl_mean", d.kl_mean,
-                                                "kl_p99", d.kl_p99, "top1_ratio", d.top1_ratio));
+            json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f, s:f}", "against",
+                                                bt_engine_door_names[c->against], "against_perplexity",
+                                                bt_perplexity_value(&r->base), "kl_mean", d.kl_mean, "kl_p99",
+                                                d.kl_p99, "top1_ratio", d.top1_ratio));
         (void)json_object_set(o, "made_by", r->made_by);
         return tool_print_json("perplexity", o);
     }
@@ -242,8 +244,10 @@ static int show(const config *c, measure *r)
     if (r->work.batch_padding_rows)
         printf("%llu rows of batches were empty\n", (unsigned long long)r->work.batch_padding_rows);
     if (r->diff)
-        printf("against %s: mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
-               bt_engine_door_names[c->against], d.kl_mean, d.kl_p99, d.top1_ratio);
+        printf(
+            "against %s: perplexity %.4f there, mean KL %.6f, 99th percentile %.6f, same best token %.4f\n",
+            bt_engine_door_names[c->against], bt_perplexity_value(&r->base), d.kl_mean, d.kl_p99,
+            d.top1_ratio);
     return bt_opt_flush() != 0;
 }
 

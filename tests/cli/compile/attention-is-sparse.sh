@@ -11,7 +11,7 @@ awk 'NR > 4 && ($3 <= 0 || $3 > 1 || $4 < 0.5 || $4 > 1) { bad++ } END { print b
 baton inspect "$package" --json | grep -oE '"(attention|dense_rows)": [^,]*'
 baton inspect "$package" --json | grep -c '"recall":'
 printf 'the cat sat on the mat and the dog lay by the door while rain fell. %.0s' 1 2 3 4 5 6 > text
-baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$package" --against npu -q | sed 's/perplexity [0-9.]* +- [0-9.]*/perplexity/; s/, [0-9.]* tokens.s//; s/KL [0-9.]*, 99th percentile [0-9.]*/KL/; s/[0-9.]*$//; s/^[0-9.]* %/P %/'
+baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$package" --against npu -q | sed 's/perplexity [0-9.]* +- [0-9.]*/perplexity/; s/perplexity [0-9.]* there/perplexity there/; s/, [0-9.]* tokens.s//; s/KL [0-9.]*, 99th percentile [0-9.]*/KL/; s/[0-9.]*$//; s/^[0-9.]* %/P %/'
 baton perplexity -m "$BATON_TEST_MODEL" -f text -c 64 --chunks 1 --package "$package" --attention sparse:0.4 -q; echo $?
 shared=$(baton compile -m "$BATON_TEST_MODEL" --attention sparse:0.3,dense=16,group,rows=16 --calib calib -q | sed -n 's/^\(\/.*\.bpk\)  .*/\1/p')
 baton inspect "$shared" --heads > heads
