@@ -19,7 +19,6 @@
 #include <string.h>
 
 enum {
-    MAX_PAGES = 1 << 24,
     MAX_PAGE_TOKENS = 256,
     MAX_SEQS = 1024,
     MAX_CHAIN = 32, /* a page that would make a chain longer is not kept, so that no choice of prompts makes
@@ -77,7 +76,7 @@ bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, ui
                       uint32_t seq_pages, bt_prompt_by by, bt_fault *fault)
 {
     size_t ids_len, numbers_len;
-    if (pages - 1u >= MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS ||
+    if (pages - 1u >= BT_KV_BOOK_MAX_PAGES || page_tokens - 1u >= MAX_PAGE_TOKENS || seqs - 1u >= MAX_SEQS ||
         seq_pages == 0)
         return bt_fail(fault, BT_EARG,
                        "a book of %u pages of %u tokens for %u sequences of %u pages cannot be", pages,
@@ -109,7 +108,7 @@ bt_err bt_kv_book_new(bt_kv_book **ret, uint32_t pages, uint32_t page_tokens, ui
 bt_err bt_kv_book_add_windows(bt_kv_book *b, uint32_t pages, uint32_t window_tokens, bt_fault *fault)
 {
     size_t len;
-    if (pages - 1u >= MAX_PAGES || window_tokens == 0 || b->mates || b->all.fresh > 0)
+    if (pages - 1u >= BT_KV_BOOK_MAX_PAGES || window_tokens == 0 || b->mates || b->all.fresh > 0)
         return bt_fail(fault, BT_EARG, "a book of %u pages for windows of %u tokens cannot be", pages,
                        window_tokens);
     const bool fits = bt_mul_size(&len, b->seqs_len, b->seq_pages) && pool_new(&b->windows, pages) == BT_OK;

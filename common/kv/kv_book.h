@@ -27,7 +27,10 @@
  *            boundary b only if the pages of [b - window_tokens, b), or of [0, b), have their mates.
  * Deterministic: the same calls give the same numbers. Nothing is allocated after _new but by _is_sound. */
 typedef struct bt_kv_book bt_kv_book;
-enum { BT_KV_NO_PAGE = UINT32_MAX }; /* in a table of window pages: its rows are gone */
+enum {
+    BT_KV_BOOK_MAX_PAGES = 1 << 24,
+    BT_KV_NO_PAGE = UINT32_MAX /* in a table of window pages: its rows are gone */
+};
 
 /* pages 1..2^24, page_tokens 1..256, seqs 1..1024, seq_pages: the longest table. BT_EARG, BT_ENOMEM. The index has a
  * place for every page: 28 bytes, 4 to 8 of a hash table, and BY_IDS 4 page_tokens more. Most of that memory is touched

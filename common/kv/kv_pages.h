@@ -63,6 +63,20 @@ typedef struct bt_kv_memory {
     uint32_t global_every; /* with windows: which layers see all (kernels/kv_view.h) */
 } bt_kv_memory;
 
+/* How the memory of `both` pages of all layers, of which so many have a window, is divided between the classes where
+ * the rows of a window layer go back. Window layers get pages for the window and the growth of each sequence, at least
+ * for the longest one, ctx_tokens, and at most `both`; the others get the rest. Where no layer sees all, pages of the
+ * others take no memory and are as many as all sequences may have. sequences 0: no row goes back, and each class has
+ * `both`. windowed 0: windows is 0. */
+typedef struct bt_kv_split_want {
+    uint64_t both, ctx_tokens, growth_tokens, sequences;
+    uint32_t layers, windowed, window, page_tokens;
+} bt_kv_split_want;
+typedef struct bt_kv_split {
+    uint64_t all, windows; /* pages; all: at most those of a kv_book.h */
+} bt_kv_split;
+bt_kv_split bt_kv_pages_split(const bt_kv_split_want *want);
+
 /* A sequence's page numbers: `len` of the layers that see all, and as many of window layers, where there are such.
  * BT_KV_NO_PAGE: its rows are gone; only at the begin. Numbers of a class without layers are not looked at. */
 typedef struct bt_kv_numbers {

@@ -13,10 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum {
-    READY_BYTES = 8 << 20,   /* of KV: the pages of the first few hundred tokens */
-    NODE_PAGES_MAX = 1 << 24 /* of one class: kv/kv_book.h */
-};
+enum { READY_BYTES = 8 << 20 }; /* of KV: the pages of the first few hundred tokens */
 
 static void say_gone(void *ud, const char *text)
 {
@@ -45,26 +42,6 @@ static void advise(char *ret, size_t len, const bt_node_setup *s)
     if (s->kv_elem_bytes == 2) snprintf(ret, len, "; --kv-dtype int8 would hold %" PRIu64, tokens_of(s, 1));
 }
 
-/* Pages of window layers, and in *ret of the others, where both fit into `tokens` tokens of all layers. */
-static uint64_t window_pages(uint64_t *ret, const bt_node_setup *s, uint64_t tokens)
-{
-    const bt_hparams *h = &s->model->hp;
-    const uint64_t both = tokens / BT_NODE_PAGE_TOKENS, all = bt_kv_all_layers(h->global_every, h->layers),
-                   least = ((uint64_t)s->ctx_tokens + BT_NODE_PAGE_TOKENS - 1) / BT_NODE_PAGE_TOKENS,
-                   /* a window and the growth seldom begin with a page */
-        each = (h->window + (uint64_t)s->growth_tokens) / BT_NODE_PAGE_TOKENS + 2,
-                   wanted = s->sequences * (each < least ? each : least);
-    uint64_t windows = wanted > least ? wanted : least;
-    *ret = both;
-    if (!h->window) return 0;
-    if (!s->sequences || windows > both || !all) windows = both;
-    if (!s->sequences) return windows;
-    if (all) *ret = (both * h->layers - windows * (h->layers - all)) / all;
-    else *ret = s->sequences * least > both ? s->sequences * least : both;
-    if (*ret > NODE_PAGES_MAX) *ret = NODE_PAGES_MAX;
-    return windows;
-}
-
 bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
@@ -76,20 +53,28 @@ bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault 
                        "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
                        " bytes or more, or choose a smaller --ctx-size%s",
                        tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
-    uint64_t all;
-    const uint64_t windows = window_pages(&all, s, tokens);
+    const bt_kv_split_want split_want = {
+        .both = tokens / BT_NODE_PAGE_TOKENS,
+        .ctx_tokens = s->ctx_tokens,
+        .growth_tokens = s->growth_tokens,
+        .sequences = s->sequences,
+        .layers = h->layers,
+        .windowed = h->window ? h->layers - bt_kv_all_layers(h->global_every, h->layers) : 0,
+        .window = h->window,
+        .page_tokens = BT_NODE_PAGE_TOKENS};
+    const bt_kv_split split = bt_kv_pages_split(&split_want);
     const bt_kv_memory_want want = {.layers = h->layers,
                                     .kv_heads = h->kv_heads,
                                     .head_dim = h->head_dim,
                                     .elem_bytes = s->kv_elem_bytes,
                                     .global_every = h->global_every,
                                     .page_tokens = BT_NODE_PAGE_TOKENS,
-                                    .all_tokens = all * BT_NODE_PAGE_TOKENS,
-                                    .window_tokens = windows * BT_NODE_PAGE_TOKENS};
+                                    .all_tokens = split.all * BT_NODE_PAGE_TOKENS,
+                                    .window_tokens = split.windows * BT_NODE_PAGE_TOKENS};
     const bt_err e = bt_kv_memory_new(&ret->memory, &want, fault);
     if (e < 0) return e;
-    ret->total = (uint32_t)all;
-    ret->windows = (uint32_t)windows;
+    ret->total = (uint32_t)split.all;
+    ret->windows = (uint32_t)split.windows;
     if (ret->memory.all) bt_kv_pages_ready(ret->memory.all, READY_BYTES);
     if (ret->memory.windows) bt_kv_pages_ready(ret->memory.windows, READY_BYTES);
     return BT_OK;

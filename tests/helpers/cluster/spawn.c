@@ -107,6 +107,20 @@ const char *spawn_hot_model(void)
     return path;
 }
 
+const char *spawn_window_model(void)
+{
+    const char *path = spawn_path("tiny-window.gguf");
+    if (access(path, R_OK) == 0) return path;
+    tiny_gguf_spec spec = tiny_gguf_default();
+    spec.arch = "gemma3";
+    spec.layers = SPAWN_WINDOW_LAYERS + 1;
+    spec.window = SPAWN_WINDOW;
+    spec.ctx = 16384;
+    spec.chat_template = tiny_gguf_chatml;
+    tiny_gguf_write(&spec, path);
+    return path;
+}
+
 const char *spawn_tiny_model(uint64_t seed) { return model(seed, 1024); }
 const char *spawn_long_model(void) { return model(1, 16384); }
 

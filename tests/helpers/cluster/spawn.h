@@ -32,6 +32,9 @@ enum { SPAWN_HOT_TOKEN = 127 };
 const char *spawn_hot_model(void);
 /* The same with a context of 16384: time enough for something to happen during an answer. */
 const char *spawn_long_model(void);
+/* The same by gemma3: 7 layers with a window of SPAWN_WINDOW tokens, but one, the sixth. */
+enum { SPAWN_WINDOW = 64, SPAWN_WINDOW_LAYERS = 6 };
+const char *spawn_window_model(void);
 /* Entries of the directory that begin with "baton-": private directories of `baton up`. */
 size_t spawn_count_leftovers(void);
 

@@ -2,6 +2,7 @@
  * alike, through the real programs, with both nodes cold, both warm, and each of them restarted beside a
  * warm one. */
 #include "tests/helpers/cluster/cluster.h"
+#include "tests/helpers/model/tiny_gguf.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -9,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <string.h>
 
 #include <cmocka.h>
 
@@ -61,18 +63,18 @@ static void expect_same(const json_t *told, const json_t *cold, const char *when
             fail_msg("%s, prompt %d: another %s", when, i, keys[k]);
 }
 
-static void answers_are_the_same_cold_warm_and_half_warm(void **state)
+static void ask_cold_warm_and_half_warm(const char *model, void (*look)(const cluster *c, const json_t *cold))
 {
-    (void)state;
     cluster c;
     json_t *cold[PROMPTS];
-    assert_true(CLUSTER(&c, spawn_tiny_model(3), "--prefill", "1", "--decode", "1"));
+    assert_true(CLUSTER(&c, model, "--prefill", "1", "--decode", "1"));
     for (int i = 0; i < PROMPTS; i++) {
         if (i > 0) restart(&c, "prefill-0", "decode-0");
         cold[i] = ask(&c, i);
         assert_true(number(cold[i], "prompt_tokens") > 128);
         assert_int_equal(number(cold[i], "cached_tokens"), 0);
         assert_int_equal(number(cold[i], "covered_tokens"), 0);
+        if (look) look(&c, cold[i]);
     }
     static const struct {
         const char *when, *restarted;
@@ -102,24 +104,65 @@ static void answers_are_the_same_cold_warm_and_half_warm(void **state)
     assert_true(cluster_stop(&c));
 }
 
+static void answers_are_the_same_cold_warm_and_half_warm(void **state)
+{
+    (void)state;
+    ask_cold_warm_and_half_warm(spawn_tiny_model(3), NULL);
+}
+
+/* Rows of window layers before the prompt's last window are not sent; pages of both classes are counted. */
+static void look_at_windows(const cluster *c, const json_t *cold)
+{
+    const tiny_gguf_spec spec = tiny_gguf_default();
+    const int64_t row = 2 * 2 * (int64_t)spec.kv_heads * spec.head_dim, n = number(cold, "prompt_tokens"),
+                  first = (n - SPAWN_WINDOW) / 64 * 64;
+    size_t i;
+    json_t *status = cluster_status(c->url), *node;
+    assert_true(first > 0);
+    assert_int_equal(number(cold, "kv_bytes"), row * (n + SPAWN_WINDOW_LAYERS * (n - first)));
+    json_array_foreach(json_object_get(status, "nodes"), i, node) {
+        const int64_t all = number(node, "pages_total"), windows = number(node, "window_pages_total");
+        if (number(node, "pages_cached") == 0) continue;
+        assert_true(windows > 0);
+        if (strcmp(json_string_value(json_object_get(node, "role")), "decode")) {
+            assert_int_equal(windows, all);
+            assert_int_equal(number(node, "window_pages_cached"), number(node, "pages_cached"));
+        } else {
+            assert_true(windows < all);
+            assert_true(number(node, "window_pages_cached") < number(node, "pages_cached"));
+        }
+    }
+    json_decref(status);
+}
+
+static void so_they_are_where_layers_have_windows(void **state)
+{
+    (void)state;
+    ask_cold_warm_and_half_warm(spawn_window_model(), look_at_windows);
+}
+
 static void a_decode_node_that_prefills_too_computes_a_prefix_once(void **state)
 {
     (void)state;
-    cluster c;
-    assert_true(CLUSTER(&c, spawn_tiny_model(3), "--prefill", "0", "--decode", "1"));
-    json_t *cold = ask(&c, 0), *warm = ask(&c, 0);
-    assert_int_equal(number(cold, "cached_tokens"), 0);
-    assert_true(number(warm, "cached_tokens") >= 64);
-    expect_same(warm, cold, "local", 0);
-    json_decref(cold);
-    json_decref(warm);
-    assert_true(cluster_stop(&c));
+    for (int k = 0; k < 2; k++) {
+        cluster c;
+        assert_true(CLUSTER(&c, k ? spawn_window_model() : spawn_tiny_model(3), "--prefill", "0", "--decode",
+                            "1"));
+        json_t *cold = ask(&c, 0), *warm = ask(&c, 0);
+        assert_int_equal(number(cold, "cached_tokens"), 0);
+        assert_true(number(warm, "cached_tokens") >= 64);
+        expect_same(warm, cold, "local", 0);
+        json_decref(cold);
+        json_decref(warm);
+        assert_true(cluster_stop(&c));
+    }
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(answers_are_the_same_cold_warm_and_half_warm, cluster_teardown),
+        cmocka_unit_test_teardown(so_they_are_where_layers_have_windows, cluster_teardown),
         cmocka_unit_test_teardown(a_decode_node_that_prefills_too_computes_a_prefix_once, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);

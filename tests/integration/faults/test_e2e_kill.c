@@ -25,6 +25,7 @@ enum {
 };
 
 typedef struct place {
+    const char *model;
     spawn *gateway, *prefill[2], *decode[2];
     char url[CLUSTER_ADDRESS_BYTES], control[CLUSTER_ADDRESS_BYTES];
 } place;
@@ -32,23 +33,22 @@ typedef struct place {
 static void start_decode(place *p, int i)
 {
     const char *id = i ? "d1" : "d0";
-    p->decode[i] = SPAWN("baton-decode", "-m", spawn_long_model(), "--id", id, "--threads", "1", "--isa",
-                         "ref", "--gateway", p->control, "--listen", "tcp://127.0.0.1:*");
+    p->decode[i] = SPAWN("baton-decode", "-m", p->model, "--id", id, "--threads", "1", "--isa", "ref",
+                         "--gateway", p->control, "--listen", "tcp://127.0.0.1:*");
     assert_true(cluster_wait_node(p->url, id, "ready", 0, spawn_patience(READY_MS)));
 }
 
 static void start_prefill(place *p, int i)
 {
     const char *id = i ? "p1" : "p0";
-    p->prefill[i] = SPAWN("baton-prefill", "-m", spawn_long_model(), "--id", id, "--threads", "1", "--isa",
-                          "ref", "--gateway", p->control);
+    p->prefill[i] = SPAWN("baton-prefill", "-m", p->model, "--id", id, "--threads", "1", "--isa", "ref",
+                          "--gateway", p->control);
     assert_true(cluster_wait_node(p->url, id, "ready", 0, spawn_patience(READY_MS)));
 }
 
 static void start(place *p)
 {
-    p->gateway =
-        SPAWN("baton-gateway", "-m", spawn_long_model(), "--port", "0", "--control", "tcp://127.0.0.1:*");
+    p->gateway = SPAWN("baton-gateway", "-m", p->model, "--port", "0", "--control", "tcp://127.0.0.1:*");
     assert_true(cluster_find_gateway(p->url, p->control, p->gateway, spawn_patience(READY_MS)));
     start_prefill(p, 0);
     for (int i = 0; i < 2; i++) start_decode(p, i);
@@ -113,13 +113,10 @@ static int by_size(const void *x, const void *y)
     return (*a > *b) - (*a < *b);
 }
 
-static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed(void **state)
+static void kill_decode_nodes(const char *model, int kills)
 {
-    (void)state;
-    place p = {0};
+    place p = {.model = model};
     int64_t silence[KILLS_MAX];
-    const char *wish = getenv("BATON_KILLS");
-    const int kills = wish && atoi(wish) >= 1 && atoi(wish) <= KILLS_MAX ? atoi(wish) : 3;
     start(&p);
     client *whole = stream_on(&p, 0);
     const int64_t undisturbed = watch(whole);
@@ -146,6 +143,21 @@ static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed
     end(&p);
 }
 
+static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed(void **state)
+{
+    (void)state;
+    const char *wish = getenv("BATON_KILLS");
+    kill_decode_nodes(spawn_long_model(),
+                      wish && atoi(wish) >= 1 && atoi(wish) <= KILLS_MAX ? atoi(wish) : 3);
+}
+
+/* The tokens so far are run again over window pages that had gone back. */
+static void so_it_is_where_layers_have_windows(void **state)
+{
+    (void)state;
+    kill_decode_nodes(spawn_window_model(), 1);
+}
+
 /* Attempts of node `id`, as the gateway counts them. */
 static int64_t attempts_of(const place *p, const char *id)
 {
@@ -164,7 +176,7 @@ static int64_t attempts_of(const place *p, const char *id)
 static void a_prompt_goes_to_another_node_at_once_when_its_prefill_node_is_killed(void **state)
 {
     (void)state;
-    place p = {0};
+    place p = {.model = spawn_long_model()};
     start(&p);
     start_prefill(&p, 1);
     client *whole = ask(&p, "prefill", "p1");
@@ -195,6 +207,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed,
                                   cluster_teardown),
+        cmocka_unit_test_teardown(so_it_is_where_layers_have_windows, cluster_teardown),
         cmocka_unit_test_teardown(a_prompt_goes_to_another_node_at_once_when_its_prefill_node_is_killed,
                                   cluster_teardown),
     };

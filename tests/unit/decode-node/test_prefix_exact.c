@@ -73,9 +73,10 @@ static void open_worker(room *r, uint32_t elem_bytes)
     bt_decode *e = NULL;
     dc_worker_config c = {.slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5,
                           .ahead_tokens = 3};
+    if (r->kit.model->hp.window) c.draft_max = 3, c.chunk_tokens = 40;
     const char *engine = r->kit.model->hp.experts ? "host" : "npu"; /* no package has experts */
-    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX, .threads = 1,
-                                  .kv_elem_bytes = elem_bytes};
+    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX,
+                                  .threads = r->kit.model->hp.window ? 2 : 1, .kv_elem_bytes = elem_bytes};
     if (bt_prefill_new(&r->prefill, r->kit.model,
                        &(bt_prefill_config){.engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes},
                        &fault) < 0 ||

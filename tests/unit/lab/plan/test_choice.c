@@ -113,6 +113,25 @@ static void kv_that_does_not_fit_is_refused_with_both_numbers(void **state)
     tool_plan_load_done(&w.load);
 }
 
+/* The same, where 12 of 16 layers hold the last 1,024 positions and a page at each end. */
+static void window_layers_hold_their_window_alone(void **state)
+{
+    (void)state;
+    const tool_plan_request r[] = {{0, 900000, 2}, {1, 10, 2}};
+    world w;
+    tool_plan_figures f;
+    begin(&w, "a100", "rtx-4090", r, 2);
+    bt_dims windows = *w.pair.dims;
+    windows.window = 1024;
+    windows.windowed = 12;
+    w.pair.dims = &windows;
+    assert_int_equal(tool_plan_figure(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
+    const double layer = (double)w.how.kv_bytes / 16, mean = (900010 + 4) / 2.0 + 1,
+                 kv = layer * (4 * mean + 12 * (1024 + 128));
+    assert_true(fabs((double)f.decode_bytes - 2471493632.0 - f.batch * kv) < 1e6);
+    tool_plan_load_done(&w.load);
+}
+
 static void the_decode_device_alone_mixes_pieces_and_tokens(void **state)
 {
     (void)state;
@@ -181,6 +200,7 @@ int main(void)
         cmocka_unit_test(prompts_wait_for_those_before_them),
         cmocka_unit_test(decode_takes_the_least_batch_that_keeps_up),
         cmocka_unit_test(kv_that_does_not_fit_is_refused_with_both_numbers),
+        cmocka_unit_test(window_layers_hold_their_window_alone),
         cmocka_unit_test(the_decode_device_alone_mixes_pieces_and_tokens),
         cmocka_unit_test(a_group_of_devices_decodes_faster_and_pays_its_sums),
         cmocka_unit_test(a_million_tokens_on_the_slowest_profile_do_not_wrap),
