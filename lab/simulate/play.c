@@ -50,8 +50,7 @@ static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const to
     return BT_OK;
 }
 
-/* Pages of the layers that see all: where others have windows, a decode node has more of them, as the daemon.
- */
+/* As in the daemon: where layers have windows, there are more pages of the others. */
 static uint32_t decode_pages(const tool_simulate_setup *s, const tool_simulate_group *g, uint32_t both)
 {
     const bt_dims *d = tool_simulate_dims(s, g->model);
