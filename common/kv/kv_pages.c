@@ -243,7 +243,7 @@ void bt_kv_memory_view(bt_kv_view *ret, uint8_t **page, const bt_kv_memory *m, c
     uint8_t **window = page + n->len;
     while (begin < n->len && n->windows[begin] == BT_KV_NO_PAGE) window[begin++] = p->memory;
     bt_kv_view v;
-    bt_kv_pages_view_of(&v, window + begin, p, n->windows + begin, n->len - begin);
+    bt_kv_pages_view_of(&v, window + begin, p, begin < n->len ? n->windows + begin : NULL, n->len - begin);
     v.page = page;
     v.tokens_capacity = n->len * v.page_tokens;
     v.layers += all;

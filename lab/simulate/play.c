@@ -3,7 +3,6 @@
 #include "base/num.h"
 #include "base/rng.h"
 #include "device/energy.h"
-#include "kv/kv_pages.h"
 #include "lab/simulate/prices.h"
 
 #include <inttypes.h>
@@ -50,21 +49,6 @@ static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const to
     return BT_OK;
 }
 
-/* As in the daemon: where layers have windows, there are more pages of the others. */
-static uint32_t decode_pages(const tool_simulate_setup *s, const tool_simulate_group *g, uint32_t both)
-{
-    const bt_dims *d = tool_simulate_dims(s, g->model);
-    const bt_kv_split_want want = {.both = both,
-                                   .ctx_tokens = s->ctx_tokens,
-                                   .growth_tokens = s->cluster.dc.growth_tokens,
-                                   .sequences = s->cluster.decode_slots,
-                                   .layers = d->layers,
-                                   .windowed = d->windowed,
-                                   .window = d->window,
-                                   .page_tokens = PAGE_TOKENS};
-    return (uint32_t)bt_kv_pages_split(&want).all;
-}
-
 bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_fault *fault)
 {
     const tool_simulate_side *side[] = {&s->prefill, &s->decode};
@@ -98,7 +82,10 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
         e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++) {
         e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
-        if (e == BT_OK) b->decode_pages[i] = decode_pages(s, &s->decode.group[i], b->decode_pages[i]);
+        if (e == BT_OK)
+            b->decode_pages[i] =
+                sim_cost_decode_pages(tool_simulate_dims(s, s->decode.group[i].model), b->decode_pages[i],
+                                      s->ctx_tokens, s->cluster.dc.growth_tokens, s->cluster.decode_slots);
     }
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
