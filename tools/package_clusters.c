@@ -67,7 +67,7 @@ size_t tool_package_clusters(tool_package_cluster **ret, const bt_pkg *p)
     size_t clusters = 0;
     for (uint32_t n = 0; w.value && w.cluster && n < g->insts; n++) {
         const bt_pkg_inst *i = &inst[n];
-        const uint64_t rows = i->out_rows ? g->out : g->seq, bytes = rows * i->out_stride,
+        const uint64_t rows = bt_pkg_rows_of(i, g), bytes = rows * i->out_stride,
                        moved = bt_plan_device_bytes(&bt_pkg_header_of(p)->layout, g, i);
         const bool makes = bt_areas_makes_planes(i);
         reads(&w, i->in0, i->cluster);

@@ -1,6 +1,7 @@
 /* Figures of a package that both views need. See package_view.h. */
 #include "tools/package_view.h"
 #include "device/time.h"
+#include "kernels/int_kernels.h"
 #include "model/weight.h"
 #include "npu/pkg/pkg_layout.h"
 #include "npu/pkg/recipe.h"
@@ -36,15 +37,26 @@ tool_package_range tool_package_scales(const bt_pkg *p, const bt_pkg_tensor *t)
     tool_package_range r = {0};
     const float *v = t->n ? bt_pkg_const_at(p, t->wscale) : NULL;
     const size_t n = v ? bt_pkg_consts(p)[t->wscale].bytes / sizeof *v : 0;
-    for (size_t i = 0; i < n && i < t->n; i++) widen(&r, (double)v[i]);
+    for (size_t i = 0; i < n; i++) widen(&r, (double)v[i]);
     return r;
+}
+
+/* Whole panels of all matrices of a tensor, and whether a lane of them is an output. */
+static size_t lanes_of(const bt_pkg *p, const bt_pkg_tensor *t)
+{
+    return 16 * bt_int_panels(t->n) * bt_pkg_matrices(bt_pkg_header_of(p), t->weight);
+}
+static bool is_output(const bt_pkg_tensor *t, size_t lane)
+{
+    return lane % (16 * bt_int_panels(t->n)) < t->n;
 }
 
 tool_package_range tool_package_mults(const bt_pkg *p, const bt_pkg_tensor *t)
 {
     tool_package_range r = {0};
     const int32_t *v = t->n ? bt_pkg_const_at(p, t->mult) : NULL;
-    for (uint32_t i = 0; v && i < t->n; i++) widen(&r, v[i]);
+    for (size_t i = 0; v && i < lanes_of(p, t); i++)
+        if (is_output(t, i)) widen(&r, v[i]);
     return r;
 }
 
@@ -52,7 +64,8 @@ tool_package_range tool_package_shifts(const bt_pkg *p, const bt_pkg_tensor *t)
 {
     tool_package_range r = {0};
     const uint8_t *v = t->n ? bt_pkg_const_at(p, t->shift) : NULL;
-    for (uint32_t i = 0; v && i < t->n; i++) widen(&r, v[i]);
+    for (size_t i = 0; v && i < lanes_of(p, t); i++)
+        if (is_output(t, i)) widen(&r, v[i]);
     return r;
 }
 

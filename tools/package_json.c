@@ -181,6 +181,20 @@ static json_t *sparse_heads(const bt_pkg *p)
     return a;
 }
 
+/* The experts that the calibration chose too rarely for numbers of their own. */
+static json_t *rare_experts(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    json_t *a = json_array();
+    for (uint32_t i = 0; i < h->layers * h->experts; i++) {
+        const bt_pkg_expert *e = bt_pkg_expert_of(p, i / h->experts, BT_SITE_UP, i % h->experts);
+        if (e->is_rare)
+            a = append(a, json_pack("{s:o,s:o,s:o}", "layer", count(i / h->experts), "expert",
+                                    count(i % h->experts), "calibration_rows", count(e->rows)));
+    }
+    return a;
+}
+
 static json_t *sharing(const bt_pkg *p)
 {
     bt_sharing r;
@@ -209,6 +223,9 @@ json_t *tool_package_summary_json(const bt_pkg *p)
             j, json_pack("{s:s,s:o,s:o,s:b}", "attention", tool_package_attention(attention, p), "dense_rows",
                          count(h->sparse_dense_rows), "choosing_rows", count(bt_attention_of(h).rows),
                          "choosing_group", (int)h->sparse_group));
+    if (j && h->experts)
+        json_object_update_new(j, json_pack("{s:o,s:o,s:o}", "experts", count(h->experts), "experts_used",
+                                            count(h->experts_used), "rare_experts", rare_experts(p)));
     json_t *plan = tool_package_plan_json(p);
     if (j && plan && json_object_update_new(j, plan) == 0) return j;
     if (!j) json_decref(plan);

@@ -52,7 +52,7 @@ static void print_group(const bt_pkg *p, uint32_t group)
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         if (t[i].group != group) continue;
         bytes += bt_pkg_consts(p)[t[i].groups].bytes;
-        weights += (uint64_t)t[i].n * t[i].k;
+        weights += (uint64_t)t[i].n * t[i].k * bt_pkg_matrices(h, t[i].weight);
     }
     if (!weights) return;
     printf("groups          %u inputs of an output share a step and an offset, %.3f bits a weight", group,
@@ -72,11 +72,34 @@ static void print_palettes(const bt_pkg *p, uint32_t bits)
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         if (!t[i].palette_run || t[i].bits != bits) continue;
         bytes += bt_pkg_consts(p)[t[i].groups].bytes;
-        weights += (uint64_t)t[i].n * t[i].k;
+        weights += (uint64_t)t[i].n * t[i].k * bt_pkg_matrices(h, t[i].weight);
     }
     if (weights)
         printf("palettes        %u numbers of 8 bits for 16 outputs, %u + %.3f bits a weight\n", 1u << bits,
                bits, 8 * (double)bytes / (double)weights);
+}
+
+/* Prints the programs of experts, and by name the experts that the calibration chose too rarely for numbers
+ * of their own. */
+static void print_experts(const bt_pkg *p)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    printf("experts         %u in each layer, %u of a row, programs for", h->experts, h->experts_used);
+    for (uint32_t n = 1, at; (at = bt_pkg_expert_rows(h->max_seq, n)) > 0; n *= 2) {
+        printf(" %u%s", at, at < h->max_seq ? "," : " rows\n");
+        if (at == h->max_seq) break;
+    }
+    for (uint32_t l = 0; l < h->layers; l++) {
+        const char *before = "";
+        for (uint32_t e = 0; e < h->experts; e++) {
+            const bt_pkg_expert *of = bt_pkg_expert_of(p, l, BT_SITE_UP, e);
+            if (!of->is_rare) continue;
+            if (!*before) printf("                layer %u, with the scale of all of its experts:", l);
+            printf("%s %u (%u rows)", before, e, of->rows);
+            before = ",";
+        }
+        if (*before) printf("\n");
+    }
 }
 
 void tool_package_print_summary(const bt_pkg *p)
@@ -90,6 +113,7 @@ void tool_package_print_summary(const bt_pkg *p)
     for (uint32_t group = 32; group <= 128; group *= 2) print_group(p, group);
     for (uint32_t bits = 4; bits <= 6; bits += 2) print_palettes(p, bits);
     if (h->sparse_ppm) print_attention(p);
+    if (h->experts) print_experts(p);
     printf("device          %s, %s on the NPU%s%s\n", h->profile,
            strcmp(tool_package_npu_ops(p), "all") == 0 ? "every operator it has" : "matrix products",
            h->float_form ? ", some in " : "", h->float_form ? bt_pkg_float_name(h->float_form) : "");

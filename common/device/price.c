@@ -492,7 +492,7 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const bt_profile_time *t = &f->time;
     const bt_price_model *m = &f->model;
     const uint64_t experts = s->rows && m->idle_bytes ? times(s->rows - 1, m->expert_bytes) : 0,
-                   more_bytes = experts < m->idle_bytes ? experts : m->idle_bytes,
+                   more_bytes = bt_time_experts(m->idle_bytes, experts),
                    rows = plus(s->single_rows, bt_time_program_rows(t, s->rows - s->single_rows));
     const bt_price_step ones = {.rows = s->single_rows,
                                 .sequences = s->single_rows,

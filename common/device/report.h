@@ -35,6 +35,8 @@ typedef struct bt_report_work {
     uint64_t masked_macs;              /* of columns that static contexts have beyond what rows see; not computed */
     uint64_t session_switches;         /* sessions that a device would have mapped in place of another */
     uint64_t session_switch_ns;        /* what these switches would have cost there */
+    uint64_t expert_rows;              /* of all layers' experts */
+    uint64_t expert_padding_rows;      /* what the programs of experts have more than these; not computed */
     uint64_t npu_int16_macs, npu_float_macs; /* of npu_macs: with 16-bit inputs, in floats; the others with 8 bits */
 } bt_report_work;
 /* Adds to *sum the work between two looks at an engine. */
@@ -49,6 +51,8 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->tile_padding_macs += after->tile_padding_macs - before->tile_padding_macs;
     sum->shadow_entries += after->shadow_entries - before->shadow_entries;
     sum->compilations += after->compilations - before->compilations;
+    sum->expert_rows += after->expert_rows - before->expert_rows;
+    sum->expert_padding_rows += after->expert_padding_rows - before->expert_padding_rows;
     sum->masked_macs += after->masked_macs - before->masked_macs;
     sum->sparse_rows += after->sparse_rows - before->sparse_rows;
     sum->dense_rows += after->dense_rows - before->dense_rows;
@@ -73,6 +77,8 @@ static inline bt_report_work bt_report_work_part(const bt_report_work *w, uint64
         .compilations = bt_report_part(w->compilations, begin, end, all),
         .sparse_rows = bt_report_part(w->sparse_rows, begin, end, all),
         .dense_rows = bt_report_part(w->dense_rows, begin, end, all),
+        .expert_rows = bt_report_part(w->expert_rows, begin, end, all),
+        .expert_padding_rows = bt_report_part(w->expert_padding_rows, begin, end, all),
         .masked_macs = bt_report_part(w->masked_macs, begin, end, all),
         .session_switches = bt_report_part(w->session_switches, begin, end, all),
         .session_switch_ns = bt_report_part(w->session_switch_ns, begin, end, all),

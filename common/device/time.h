@@ -55,6 +55,9 @@ typedef struct bt_time_matrix {
     uint64_t spill_bytes;             /* bytes that cross again because the chip cannot hold them (device/on_chip.h) */
     bool is_weights_pass;
 } bt_time_matrix;
+/* How many of `all` experts, or of their bytes, are read where rows choose so many: each row chooses others, as long as
+ * there are any. */
+static inline uint64_t bt_time_experts(uint64_t all, uint64_t chosen) { return chosen < all ? chosen : all; }
 /* weight_bytes of palettes: weights are read as indices of index_bits and multiplied as numbers of 8 bits. The palettes
  * themselves are too small to count. */
 uint64_t bt_time_palette_bytes(uint64_t inputs, uint64_t outputs, uint32_t index_bits);

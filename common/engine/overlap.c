@@ -68,7 +68,7 @@ static uint64_t macs_of(const bt_pkg *p, uint32_t index, const bt_stage *stage)
     const bt_pkg_header *h = bt_pkg_header_of(p);
     uint64_t sum = 1;
     for (uint32_t i = 0; i < stage->insts; i++) {
-        const uint64_t rows = code[i].out_rows ? g->out : g->seq;
+        const uint64_t rows = bt_pkg_rows_of(&code[i], g);
         sum += bt_pkg_is_attention(&code[i]) ? rows * rows * h->heads * h->head_dim
                                              : rows * code[i].macs_per_row;
     }
@@ -402,6 +402,8 @@ void bt_overlap_add(const bt_overlap *o, bt_exec_stats *stats, uint64_t *rows)
         stats->tile_padding_macs += s.tile_padding_macs;
         stats->shadow_entries += s.shadow_entries;
         stats->masked_macs += s.masked_macs;
+        stats->expert_rows += s.expert_rows;
+        stats->expert_padding_rows += s.expert_padding_rows;
         stats->sparse_rows += s.sparse_rows;
         stats->dense_rows += s.dense_rows;
         stats->batch_padding_rows += s.batch_padding_rows;

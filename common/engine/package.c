@@ -58,9 +58,10 @@ bt_err bt_package_needs(bt_needs *n, const bt_model *m, const bt_needs_want *wan
     uint64_t sparse; /* attention has one executor of them */
     const uint64_t keys =
         bt_exec_sparse_bytes(&sparse, &p.attention, h->heads, h->kv_heads, h->head_dim, n->ctx_tokens);
+    const uint64_t routed = (uint64_t)p.max_seq * h->experts_used * 2 * sizeof(uint32_t);
     n->part[BT_NEEDS_PACKAGE] = p.package_bytes;
     n->part[BT_NEEDS_WORK] +=
-        executors * p.arena_bytes + prepared + keys + (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
+        executors * (p.arena_bytes + routed) + prepared + keys + (uint64_t)p.max_seq * bt_int_panels(h->ffn) +
         bt_limits_companion_bytes(h, 1, n->ctx_tokens, sparse > linear ? sparse : linear, want->threads);
     return BT_OK;
 }
@@ -75,6 +76,8 @@ bt_report_work bt_package_work(const bt_exec_stats *s, uint64_t rows)
                             .npu_float_macs = s->npu_float_macs,
                             .tile_padding_macs = s->tile_padding_macs,
                             .shadow_entries = s->shadow_entries,
+                            .expert_rows = s->expert_rows,
+                            .expert_padding_rows = s->expert_padding_rows,
                             .masked_macs = s->masked_macs,
                             .sparse_rows = s->sparse_rows,
                             .dense_rows = s->dense_rows,

@@ -221,6 +221,9 @@ void bt_companion_route(const bt_companion *c, const bt_companion_rows *rows, co
 /* y[t * used, k]: the copies of x[t, k]. */
 void bt_companion_gather(const bt_companion *c, const bt_companion_routes *r, float *y, const float *x, size_t t,
                          size_t k);
+/* row, expert: of each copy, begin[experts] of them: the row that it is of, and its expert. */
+void bt_companion_routes_of(uint32_t *row, uint32_t *expert, const bt_companion *c, const bt_companion_routes *r,
+                            size_t t);
 /* y[t, k] = the sum of weight * copy over a row's copies x[t * used, k] by fma in ascending order of experts, from +0;
  * +0 for padding. */
 void bt_companion_mix(const bt_companion *c, const bt_companion_routes *r, float *y, const float *x, size_t t,

@@ -145,6 +145,18 @@ static void gather_part(void *ud, size_t part, size_t parts)
         }
 }
 
+void bt_companion_routes_of(uint32_t *row, uint32_t *expert, const bt_companion *c,
+                            const bt_companion_routes *r, size_t t)
+{
+    for (size_t at = 0; at < t; at++) {
+        const uint32_t *number = number_of(c, r, at);
+        for (size_t i = 0; i < r->used && number[i] != BT_COMPANION_NO_EXPERT; i++) {
+            row[number[r->used + i]] = (uint32_t)at;
+            expert[number[r->used + i]] = number[i];
+        }
+    }
+}
+
 static void mix_part(void *ud, size_t part, size_t parts)
 {
     route_job *j = ud;

@@ -137,7 +137,7 @@ static uint32_t by_expert(builder *b, bt_op_kind kind, const char *name, bt_weig
 }
 
 /* The feed-forward block of experts, in as wide as out. */
-static uint32_t experts(builder *b, uint32_t f)
+static uint32_t experts(builder *b, uint32_t f, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
     const uint32_t r = tensor(b, "r", BT_TENSOR_ACT, ROWS_SEQ, bt_graph_route_width(hp));
@@ -148,6 +148,7 @@ static uint32_t experts(builder *b, uint32_t f)
     const uint32_t gate = by_expert(b, BT_OP_EXPERTS, "gate", BT_WEIGHT_GATE, e, r, hp->ffn);
     const uint32_t up = by_expert(b, BT_OP_EXPERTS, "up", BT_WEIGHT_UP, e, r, hp->ffn);
     op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
     const uint32_t y = by_expert(b, BT_OP_EXPERTS, "y", BT_WEIGHT_DOWN, gate, r, hp->dim);
     const uint32_t d = tensor(b, "d", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
     op(b, BT_OP_MIX_ROWS, BT_WEIGHT_NONE, y, r, d);
@@ -157,7 +158,7 @@ static uint32_t experts(builder *b, uint32_t f)
 static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
-    if (hp->experts) return experts(b, f);
+    if (hp->experts) return experts(b, f, opt);
     const bt_arch_ffn by = bt_arch_of(hp->arch)->ffn;
     const bool is_gated = bt_arch_is_gated(hp->arch);
     const uint32_t gate = is_gated ? linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn) : BT_GRAPH_NO_TENSOR;
@@ -440,8 +441,17 @@ bt_weight bt_graph_added(const bt_graph *g, size_t at)
 
 const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from)
 {
-    while (from < g->ops && (g->op[from].kind != BT_OP_LINEAR || g->op[from].in[0] != tensor)) from++;
+    while (from < g->ops && (!bt_op_is_linear(&g->op[from]) || g->op[from].in[0] != tensor)) from++;
     return from < g->ops ? &g->op[from] : NULL;
+}
+
+bool bt_graph_is_by_expert(const bt_graph *g, uint32_t tensor)
+{
+    size_t i = 0;
+    if (!g->hp.experts) return false;
+    while (i < g->ops && g->op[i].out != tensor) i++;
+    const uint8_t shape = i < g->ops ? bt_op_infos[g->op[i].kind].shape : BT_SHAPE_ROWS;
+    return shape == BT_SHAPE_GATHER || shape == BT_SHAPE_EXPERTS;
 }
 
 /* ---- for people ---- */

@@ -90,7 +90,11 @@ bool bt_graph_rotates(const bt_graph *g, bt_rotation by);
 uint32_t bt_graph_route_width(const bt_hparams *hp);
 /* The weight of the linear whose output the ADD op[at] adds; NONE: it adds what a norm made. */
 bt_weight bt_graph_added(const bt_graph *g, size_t at);
-/* The linear that reads the tensor, from op[from] on; NULL: none does. */
+/* Whether the operator is a product with matrices: LINEAR or EXPERTS. */
+static inline bool bt_op_is_linear(const bt_op *o) { return bt_op_infos[o->kind].price == BT_PRICED_MATRIX; }
+/* Whether the tensor has a row for each expert that a row chose. */
+bool bt_graph_is_by_expert(const bt_graph *g, uint32_t tensor);
+/* The linear that reads the tensor, from op[from] on; NULL: none does. EXPERTS are linears too. */
 const bt_op *bt_graph_reader(const bt_graph *g, uint32_t tensor, size_t from);
 /* One line an operator, for people; only the first `layers` layers. */
 void bt_graph_print(const bt_graph *g, FILE *to, uint32_t layers);

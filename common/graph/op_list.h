@@ -25,8 +25,6 @@
  *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; NORMED: rows
  *             through a norm, whose form in integers is a function of its name
  *
- * Experts (ROUTE to MIX_ROWS) are of the float engines alone and have no instructions.
- *
  * FLOATS: its instruction in floats, of the companion and, where it has a class, of the NPU in 16-bit floats. INTEGERS:
  * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
  * integers meet, and what is the driver's. Their columns are of npu/pkg/pkg_ops.h:
@@ -108,12 +106,18 @@
   INTEGERS(ROTATE,      INT_ROTATE,    int_rotate,    70, S16,      NONE, WIDE,     NONE,       SITE,     TURN)      \
                                                                                                                      \
   OP(ROUTE,       route,       1, 0, 1, 0, ROUTE,  NONE,      EDGE,       MOVED,     OWN)                            \
+  FLOATS(  ROUTE,       ROUTE,         route,         21, F32,      NONE, ROUTES,   NONE,       NONE)                \
                                                                                                                      \
   OP(GATHER_ROWS, gather_rows, 2, 0, 0, 0, GATHER, NONE,      EDGE,       MOVED,     OWN)                            \
+  FLOATS(  GATHER_ROWS, GATHER_ROWS,   gather_rows,   22, F32,      ROUTES, F32,    NONE,       NONE)                \
                                                                                                                      \
-  OP(EXPERTS,     experts,     2, 0, 1, 0, EXPERTS, NONE,     EDGE,       MATRIX,    OWN)                            \
+  OP(EXPERTS,     experts,     2, 0, 1, 0, EXPERTS, NONE,     LINEAR,     MATRIX,    OWN)                            \
+  FLOATS(  EXPERTS,     EXPERTS_F16,   experts_f16,   23, F32,      NONE, F32,      F16_MATRIX, NONE)                \
+  EDGES(   EXPERTS,     EXPERTS,       experts,       77, PLANES,   NONE, F32,      MATRIX,     SITE,     NPU)       \
+  INTEGERS(EXPERTS,     INT_EXPERTS,   int_experts,   78, PLANES,   NONE, S16,      MATRIX,     SITE,     NONE)      \
                                                                                                                      \
   OP(MIX_ROWS,    mix_rows,    2, 0, 0, 0, MIX,    NONE,      EDGE,       MOVED,     OWN)                            \
+  FLOATS(  MIX_ROWS,    MIX_ROWS,      mix_rows,      24, F32,      ROUTES, F32,    NONE,       NONE)                \
                                                                                                                      \
   EDGES(   NONE,        QUANTISE,      quantise,      12, F32,      NONE, PLANES,   NONE,       SITE,     FLOATS)    \
   EDGES(   NONE,        QUANTISE32,    quantise32,    13, F32,      NONE, RESIDUAL, NONE,       NONE,     FLOATS)    \

@@ -199,6 +199,8 @@ bt_msg_work bt_node_setup_work(const bt_report_work *work)
                          .session_switches = work->session_switches,
                          .session_switch_ns = work->session_switch_ns,
                          .tile_padding_macs = work->tile_padding_macs,
+                         .expert_rows = work->expert_rows,
+                         .expert_padding_rows = work->expert_padding_rows,
                          .npu_int16_macs = work->npu_int16_macs,
                          .npu_float_macs = work->npu_float_macs};
 }

@@ -189,7 +189,7 @@ typedef struct bt_msg_hello {
 } bt_msg_hello;
 typedef struct bt_msg_work { /* what one prompt took; compilations: 0 once warm */
     uint64_t rows, npu_macs, companion_macs, shadow_entries, compilations, masked_macs, session_switches,
-        session_switch_ns, tile_padding_macs, npu_int16_macs, npu_float_macs;
+        session_switch_ns, tile_padding_macs, npu_int16_macs, npu_float_macs, expert_rows, expert_padding_rows;
 } bt_msg_work;
 typedef struct bt_msg_welcome {
     uint32_t protocol;

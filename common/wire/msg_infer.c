@@ -266,6 +266,8 @@ static ProtobufCMessage *fill_first_token(bt_msg_scratch *s, const bt_msg *m)
     b->tile_padding_macs = t->work.tile_padding_macs;
     b->npu_int16_macs = t->work.npu_int16_macs;
     b->npu_float_macs = t->work.npu_float_macs;
+    b->expert_rows = t->work.expert_rows;
+    b->expert_padding_rows = t->work.expert_padding_rows;
     b->cached_tokens = t->cached_tokens;
     if (t->device.ns) {
         bt_msg_device_put_work(s, &t->device);
@@ -292,10 +294,19 @@ static void read_first_token(bt_msg_checker *c, bt_msg *m, const ProtobufCMessag
     for (size_t i = 0; i < b->n_top_logits; i++) t->top_logits[i] = b->top_logits[i];
     t->queue_us = b->queue_us;
     t->prefill_us = b->prefill_us;
-    t->work = (bt_msg_work){
-        b->rows,          b->npu_macs,         b->companion_macs,    b->shadow_entries,    b->compilations,
-        b->masked_macs,   b->session_switches, b->session_switch_ns, b->tile_padding_macs, b->npu_int16_macs,
-        b->npu_float_macs};
+    t->work = (bt_msg_work){b->rows,
+                            b->npu_macs,
+                            b->companion_macs,
+                            b->shadow_entries,
+                            b->compilations,
+                            b->masked_macs,
+                            b->session_switches,
+                            b->session_switch_ns,
+                            b->tile_padding_macs,
+                            b->npu_int16_macs,
+                            b->npu_float_macs,
+                            b->expert_rows,
+                            b->expert_padding_rows};
     t->cached_tokens = b->cached_tokens;
     bt_msg_device_get_work(&t->device, b->device);
     bt_msg_device_get_prompt(c, &t->device_prompt, b->device_prompt);

@@ -138,7 +138,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
     json_t *more = json_pack(
-        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine",
+        "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine",
         words(g ? g->name : NULL), "quant", words(g ? g->quant : NULL), "shape_policy",
         words(g ? g->shape_policy : NULL), "profile", words(g ? g->profile : NULL), "npu_mac_ratio",
         share(r, w->npu_macs), "npu_int8_mac_ratio",
@@ -149,6 +149,11 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
         "masked_mac_ratio",
         r->has_prefill && macs ? json_real((double)w->masked_macs / ((double)macs + (double)w->masked_macs))
                                : json_null(),
+        "expert_padding_ratio",
+        r->has_prefill && w->expert_rows
+            ? json_real((double)w->expert_padding_rows /
+                        ((double)w->expert_rows + (double)w->expert_padding_rows))
+            : json_null(),
         "session_switches", r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
         r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null(), "tile_padding_macs",
         r->has_prefill ? count(w->tile_padding_macs) : json_null(), "chunks", chunks(r));

@@ -23,6 +23,7 @@ static const char *const causes[] = {"gone",    "restarted", "left",        "fai
                                      "gave_up", "no_answer", "no_progress", NULL};
 static const char *const refusals[] = {"exactness", NULL};
 static const char *const units[] = {"npu", "companion", NULL};
+static const char *const expert_rows[] = {"prompt", "padding", NULL};
 static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
 static const char *const places[] = {"loop", "thread", NULL};
@@ -104,6 +105,8 @@ static void count_work(gw_metrics *m, const gw_stats *s)
     bt_metrics_add(m->m, PREFILL_ROWS, 0, 0, (double)s->work.rows);
     bt_metrics_add(m->m, PREFILL_MACS, 0, 0, (double)s->work.npu_macs);
     bt_metrics_add(m->m, PREFILL_MACS, 1, 0, (double)s->work.companion_macs);
+    bt_metrics_add(m->m, EXPERT_ROWS, 0, 0, (double)s->work.expert_rows);
+    bt_metrics_add(m->m, EXPERT_ROWS, 1, 0, (double)s->work.expert_padding_rows);
     bt_metrics_add(m->m, SHADOW_ENTRIES, 0, 0, (double)s->work.shadow_entries);
     bt_metrics_add(m->m, COMPILATIONS, 0, 0, (double)s->work.compilations);
 }

@@ -33,6 +33,8 @@ X(PREFILL_TOKENS, COUNTER, "baton_prefill_tokens_total", NULL, NULL, NULL, NULL,
   "Tokens of the prompts whose rows are counted, without those whose rows were kept from earlier prompts")
 X(PREFILL_MACS, COUNTER, "baton_prefill_macs_total", "unit", units, NULL, NULL, NULL,
   "Multiply-accumulates of prompts, without padding, by where they ran")
+X(EXPERT_ROWS, COUNTER, "baton_prefill_expert_rows_total", "kind", expert_rows, NULL, NULL, NULL,
+  "Rows of experts on the NPU over all layers: of prompts, and padding to an expert's programs")
 X(SHADOW_ENTRIES, COUNTER, "baton_prefill_shadow_entries_total", NULL, NULL, NULL, NULL, NULL,
   "Inputs of prompts beyond a clip that were added back as integers")
 X(COMPILATIONS, COUNTER, "baton_prefill_compilations_total", NULL, NULL, NULL, NULL, NULL,

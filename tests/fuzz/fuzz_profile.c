@@ -43,7 +43,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
                       weights = BT_PROFILE_INT4 | BT_PROFILE_LUT;
         if (p.op[k] & ~(integers | weights | BT_PROFILE_FLOATS)) abort();
         if (p.op[k] && !(p.op[k] & (integers | BT_PROFILE_FLOATS))) abort();
-        if (k != BT_OP_LINEAR && p.op[k] & weights) abort();
+        if (bt_op_infos[k].class != BT_CLASS_LINEAR && p.op[k] & weights) abort();
         if (bt_op_infos[k].class == BT_CLASS_EDGE && p.op[k]) abort();
     }
     return 0;

@@ -80,15 +80,13 @@ static bt_err inspect_memory_json(json_t **ret, const inspect_memory *c, bt_faul
     bt_needs n[3];
     bt_compile_needs compile = {0};
     bt_err e = BT_OK;
-    const bool has_package = !c->model->hp.experts; /* without one the engine of decoding computes prompts */
-    if (!has_package) want[PREFILL].prefill = BT_ENGINE_DEFAULT_DECODE;
     for (int i = 0; i < 3; i++) {
         want[i].want = &package;
         want[i].ctx_tokens = c->ctx_tokens;
         want[i].threads = c->threads;
         if (e == BT_OK) e = bt_needs_of(&n[i], c->model, &want[i], fault);
     }
-    if (e == BT_OK && has_package)
+    if (e == BT_OK)
         e = bt_obtain_needs(&compile, c->model, &package, c->ctx_tokens,
                             c->threads ? c->threads : bt_pool_cores(), fault);
     if (e != BT_OK) return e;

@@ -217,6 +217,10 @@ static int show(const config *c, measure *r)
             json_object_update_new(o, json_pack("{s:s, s:I, s:I}", "attention", r->attention, "sparse_rows",
                                                 (json_int_t)r->work.sparse_rows, "dense_rows",
                                                 (json_int_t)r->work.dense_rows));
+        if (r->work.expert_rows)
+            json_object_update_new(o,
+                                   json_pack("{s:I, s:I}", "expert_rows", (json_int_t)r->work.expert_rows,
+                                             "expert_padding_rows", (json_int_t)r->work.expert_padding_rows));
         if (r->diff)
             json_object_update_new(o, json_pack("{s:s, s:f, s:f, s:f, s:f}", "against",
                                                 bt_engine_door_names[c->against], "against_perplexity",
@@ -241,6 +245,9 @@ static int show(const config *c, measure *r)
                (unsigned long long)r->work.sparse_rows, (unsigned long long)r->work.dense_rows);
     if (masked > 0)
         printf("%.2f %% of what the device would multiply are masked columns; not done here\n", 100 * masked);
+    if (r->work.expert_rows)
+        printf("padding adds %.2f %% to the rows of experts; not done here\n",
+               100 * (double)r->work.expert_padding_rows / (double)r->work.expert_rows);
     if (r->work.batch_padding_rows)
         printf("%llu rows of batches were empty\n", (unsigned long long)r->work.batch_padding_rows);
     if (r->diff)

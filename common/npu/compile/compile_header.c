@@ -63,6 +63,30 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for rotary tables");
 }
 
+/* Writes the routers as they read the rotated and smoothed stream, and the numbers of experts. */
+static bt_err write_experts(bt_compile_job *j, bt_fault *fault)
+{
+    const bt_hparams *hp = &j->m->hp;
+    bt_pkg_header *h = &j->header;
+    const size_t of_layer = (size_t)hp->experts * hp->dim, count = of_layer * hp->layers;
+    if (!hp->experts) return BT_OK;
+    float *routers = j->is_sketch ? NULL : malloc(count * sizeof *routers);
+    bt_err e = j->is_sketch || routers ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for routers");
+    for (uint32_t l = 0; routers && e == BT_OK && l < hp->layers; l++) {
+        e = bt_fold_begin(j->fold, l, BT_WEIGHT_ROUTER, fault);
+        for (size_t n = 0; e == BT_OK && n < hp->experts; n++)
+            bt_fold_row(j->fold, routers + l * of_layer + n * hp->dim, n);
+    }
+    if (e == BT_OK) {
+        h->experts = hp->experts;
+        h->experts_used = hp->experts_used;
+        h->routers = bt_compile_const(j, BT_PKG_CONST_VECTOR, routers, count, sizeof *routers);
+        h->expert_sites = table(j, j->expert, 2 * (size_t)hp->layers * hp->experts, sizeof *j->expert);
+    }
+    free(routers);
+    return e;
+}
+
 /* Sets the fields that the model and the options decide. */
 static void set_numbers(bt_compile_job *j)
 {
@@ -112,5 +136,6 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
     snprintf(h->shape_policy, sizeof h->shape_policy, "%s", j->shapes.text);
     snprintf(h->profile, sizeof h->profile, "%s", j->profile.name);
     bt_pkg_writer_recipe(j->w, h, text);
-    return write_rope(j, fault);
+    const bt_err e = write_rope(j, fault);
+    return e == BT_OK ? write_experts(j, fault) : e;
 }

@@ -30,15 +30,20 @@ bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
     if (j->npu_ops != BT_PKG_OPS_ALL || t->weight == BT_WEIGHT_OUTPUT) return BT_OK;
     const bt_units_in in = units_in(j);
     const bt_weight w = (bt_weight)t->weight;
-    const size_t wide = 16 * bt_int_panels(t->n);
+    const size_t each = 16 * bt_int_panels(t->n), matrices = bt_compile_matrices_of(j, w),
+                 wide = each * matrices, sums = (t->group ? 2 : 1) * each;
     const bt_pkg_site *site = &j->site[t->site];
+    const bt_pkg_expert *expert = bt_compile_experts_of(j, layer, site->kind);
     int32_t *mult = j->is_sketch ? NULL : calloc(wide, sizeof *mult);
     uint8_t *shift = j->is_sketch ? NULL : calloc(wide, 1);
     int64_t *bias_q = j->is_sketch ? NULL : calloc(wide, sizeof *bias_q);
     const bool made = j->is_sketch || (mult && shift && bias_q);
     if (made && !j->is_sketch) {
-        bt_units_linear(mult, shift, bias_q, &in, layer, w, oscale, bias, t->n);
-        take_zero(bias_q, t, site->zero, colsum);
+        for (size_t m = 0, at = 0; m < matrices; m++, at += each) {
+            bt_units_linear(mult + at, shift + at, bias_q + at, &in, layer, w, oscale + at,
+                            bias ? bias + m * t->n : NULL, t->n);
+            take_zero(bias_q + at, t, expert ? expert[m].zero : site->zero, colsum + m * sums);
+        }
         t->out_scale = bt_units_out_scale(&in, layer, w);
     }
     if (made) {
@@ -101,17 +106,25 @@ bt_err bt_compile_int_vector(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer
 bt_err bt_compile_int_params(bt_compile_job *j, bt_fault *fault)
 {
     if (j->npu_ops != BT_PKG_OPS_ALL) return BT_OK;
-    const bt_units_in in = units_in(j);
+    bt_units_in in = units_in(j);
     const bt_graph *g = j->graph;
     if (!(j->params = malloc(g->ops * sizeof *j->params)))
         return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
+    bt_pkg_int_params *p = calloc(g->hp.experts ? g->hp.experts : 1, sizeof *p);
+    if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
     for (size_t i = 0; i < g->ops; i++) {
-        bt_pkg_int_params p = {0};
+        const bool is_by_expert = bt_graph_is_by_expert(g, g->op[i].out);
+        const size_t count = is_by_expert ? g->hp.experts : 1;
         j->params[i] = BT_PKG_NONE;
         if (j->offload->on_npu[i] != BT_PKG_NPU || !bt_units_has_op(g, i)) continue;
-        if (!j->is_sketch) (void)bt_units_op(&p, &in, g, i); /* it has parameters */
-        j->params[i] = bt_compile_const(j, BT_PKG_CONST_TABLE, &p, 1, sizeof p);
+        for (size_t n = 0; n < count && !j->is_sketch; n++) { /* it has parameters */
+            const bt_pkg_expert *of = bt_compile_experts_of(j, g->op[i].layer, BT_SITE_DOWN);
+            in.down = is_by_expert ? &of[n] : NULL;
+            (void)bt_units_op(&p[n], &in, g, i);
+        }
+        j->params[i] = bt_compile_const(j, BT_PKG_CONST_TABLE, p, count, sizeof *p);
     }
+    free(p);
     if (!j->is_sketch) j->header.residual_scale = bt_units_residual_scale(&in);
     return BT_OK;
 }

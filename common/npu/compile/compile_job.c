@@ -55,10 +55,10 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        o->isa);
     if (o->profile) memcpy(&j->profile, o->profile, sizeof j->profile); /* its gaps too, for the key */
     else if ((e = bt_profile_load(&j->profile, NULL, fault)) < 0) return e;
-    if (m->hp.experts)
+    if (m->hp.experts && (o->recipe.llm_int8 || o->recipe.awq))
         return bt_fail(fault, BT_EARG,
-                       "%s has %u experts in each layer, and packages have no experts: take --engine host",
-                       m->name, m->hp.experts);
+                       "%s (--quant) scales what all matrices of a layer read alike, and %s has %u experts",
+                       o->recipe.awq ? "awq" : "llm-int8", m->name, m->hp.experts);
     j->ctx_tokens = o->ctx_tokens ? o->ctx_tokens : bt_compile_usual_ctx(m);
     if (j->ctx_tokens > m->hp.ctx)
         return bt_fail(fault, BT_EARG, "a context of %zu tokens (--ctx-size), but the model has %u",
@@ -114,8 +114,10 @@ static bt_err make_tables(bt_compile_job *j, bt_fault *fault)
     j->unit = calloc(j->tensors, sizeof *j->unit);
     j->uses = calloc(j->sites, sizeof *j->uses);
     j->donor = calloc(j->sites, sizeof *j->donor);
-    const bool made = j->donor && j->tensor && j->site && j->smooth && j->gptq && j->order && j->clip &&
-                      j->pruned && j->unit && j->uses;
+    const size_t experts = 2 * (size_t)j->m->hp.layers * j->m->hp.experts;
+    j->expert = experts ? calloc(experts, sizeof *j->expert) : NULL;
+    const bool made = (j->expert || !experts) && j->donor && j->tensor && j->site && j->smooth && j->gptq &&
+                      j->order && j->clip && j->pruned && j->unit && j->uses;
     return made ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory compiling a package");
 }
 
@@ -165,6 +167,7 @@ void bt_compile_job_free(bt_compile_job *j)
     free(j->has_norm);
     free(j->params);
     free(j->pruned);
+    free(j->expert);
     free(j->donor);
     bt_graph_free(j->graph);
     bt_calib_free(j->calib);
@@ -207,7 +210,7 @@ bool bt_compile_reads(const bt_compile_job *j, uint32_t layer, bt_weight w, uint
  * others, the site of the linear that reads their output. BT_PKG_NONE: no linear does. */
 static uint32_t site_of(const bt_graph *g, size_t at)
 {
-    const bt_op *o = &g->op[at], *linear = o->kind == BT_OP_LINEAR ? o : bt_graph_reader(g, o->out, at);
+    const bt_op *o = &g->op[at], *linear = bt_op_is_linear(o) ? o : bt_graph_reader(g, o->out, at);
     return linear ? bt_pkg_site_of(linear->weight) : BT_PKG_NONE;
 }
 
@@ -238,6 +241,17 @@ bt_pkg_unit bt_compile_job_unit(const bt_compile_job *j, uint32_t layer, bt_weig
 {
     const uint32_t tensor = bt_pkg_tensor_index(j->m->hp.layers, layer, weight);
     return tensor == BT_PKG_NONE ? BT_PKG_COMPANION : (bt_pkg_unit)j->unit[tensor];
+}
+
+bt_pkg_expert *bt_compile_experts_of(const bt_compile_job *j, uint32_t layer, uint32_t kind)
+{
+    if (!j->expert || (kind != BT_SITE_UP && kind != BT_SITE_DOWN)) return NULL;
+    return &j->expert[((size_t)layer * 2 + (kind == BT_SITE_DOWN)) * j->m->hp.experts];
+}
+
+size_t bt_compile_matrices_of(const bt_compile_job *j, bt_weight w)
+{
+    return bt_compile_experts_of(j, 0, bt_pkg_site_of(w)) ? j->m->hp.experts : 1;
 }
 
 bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_kind site)

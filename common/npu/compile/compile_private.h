@@ -43,6 +43,7 @@ typedef struct bt_compile_job {
     bool *has_norm;                 /* [graph ops]: an RMSNORM whose weight was not folded away */
     uint32_t *params;               /* [graph ops]: constants of parameters, or NULL */
     bool *pruned;                   /* [sites]: without a shadow */
+    bt_pkg_expert *expert;          /* [layers][2][experts], as the header's expert_sites; NULL: no experts */
     const bt_pkg **donor;           /* [sites]: the package whose layer is copied */
     bool is_given;                  /* every layer is copied from a donor */
     bool is_sketch;                 /* there are no weights: constants that hold values have a length alone */
@@ -84,13 +85,19 @@ bool bt_compile_job_uses_site(const bt_compile_job *j, uint32_t layer, bt_site_k
 /* Sets *to to a rotation of rows of `width` elements and writes its constants; base 0: no rotation. */
 void bt_compile_rotation(bt_compile_job *j, bt_pkg_rotation *to, const bt_hadamard *h, size_t width);
 
+/* The experts of a site of gate and up, or of down, [experts]; NULL: the model has none, or the site is another. */
+bt_pkg_expert *bt_compile_experts_of(const bt_compile_job *j, uint32_t layer, uint32_t kind);
+/* How many matrices a weight is: experts, or 1. */
+size_t bt_compile_matrices_of(const bt_compile_job *j, bt_weight w);
+
 /* Writes a constant of `count` values of `bytes` bytes each; in a sketch its length alone. */
 uint32_t bt_compile_const(bt_compile_job *j, bt_pkg_const_kind kind, const void *values, size_t count, size_t bytes);
 
 /* ---- compile_int.c: for npu_ops ALL; with LINEAR these functions do nothing ---- */
 /* Set the integer fields of a matrix, a site or a norm that is otherwise done, and write the parameters of the NPU's
- * operators. bias: [n], or NULL; colsum: as of bt_rounding; in a sketch oscale, bias and colsum are NULL. A sketch gets
- * only the fields that need no calibration. f16: sets the output unit of a linear on the companion. */
+ * operators. bias: [n], or NULL; colsum: as of bt_rounding; all of each expert, one behind the other; in a sketch
+ * oscale, bias and colsum are NULL. A sketch gets only the fields that need no calibration. f16: sets the output unit
+ * of a linear on the companion. */
 void bt_compile_int_f16(const bt_compile_job *j, bt_pkg_tensor *t);
 void bt_compile_int_site(const bt_compile_job *j, bt_pkg_site *s);
 bt_err bt_compile_int_matrix(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const float *oscale,

@@ -127,7 +127,8 @@ static size_t list_mapped(bt_sessions_weight *weight, const bt_compile_job *j, u
         if (is_mapped(j, i))
             weight[n++] = (bt_sessions_weight){
                 part, t->panels,
-                bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits, t->group, t->palette_run)};
+                bt_compile_matrices_of(j, (bt_weight)t->weight) *
+                    bt_sessions_matrix_bytes(&j->profile, t->n, t->k, t->bits, t->group, t->palette_run)};
     }
     return n;
 }

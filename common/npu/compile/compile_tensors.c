@@ -11,12 +11,19 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void take_expert(void *ud, uint32_t layer, uint32_t kind, uint32_t expert, const bt_calib_site *stats)
+{
+    const bt_compile_job *j = ud;
+    bt_sites_expert(&bt_compile_experts_of(j, layer, kind)[expert], layer, kind, stats, &j->o->recipe);
+}
+
 static bt_err measure(bt_compile_job *j, bt_fault *fault)
 {
     bt_calib_free(j->calib);
     j->calib = NULL;
     bt_err e = bt_calib_new(&j->calib, j->m, j->fold, j->kernels, j->pool, bt_compile_job_progress, j, fault);
     bt_compile_job_step(j, BT_COMPILE_SHARE_CALIBRATE);
+    if (e == BT_OK && j->expert) e = bt_calib_watch_experts(j->calib, take_expert, j, fault);
     if (e == BT_OK && j->offload->float_form == BT_ROUND16_F16) e = bt_calib_watch_ops(j->calib, fault);
     return e < 0 ? e
                  : bt_calib_measure(&j->stats, j->calib, j->o->calib_ids, bt_compile_calib_tokens(j), fault);
@@ -77,7 +84,11 @@ bt_err bt_compile_sites(bt_compile_job *j, bt_fault *fault)
     if (e < 0) return e;
     j->calib_tokens = j->stats->tokens;
     bt_sites_choose(j->site, j->stats, &j->o->recipe);
-    for (size_t i = 0; i < j->sites; i++) j->pruned[i] = j->site[i].pruned;
+    for (size_t i = 0; i < j->sites; i++) {
+        bt_pkg_expert *expert = bt_compile_experts_of(j, j->site[i].layer, j->site[i].kind);
+        j->pruned[i] = j->site[i].pruned;
+        if (expert) bt_sites_rare(expert, j->m->hp.experts, &j->site[i]);
+    }
     return BT_OK;
 }
 
@@ -163,7 +174,7 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
     if (bt_compile_job_unit(j, layer, w) == BT_PKG_NPU_FLOAT && j->offload->float_form == BT_ROUND16_BF16)
         folded = (bt_weights_source){.ud = j->fold, .row = bf16_row};
     const bt_gguf_tensor *t = bt_weight_tensor(j->m, layer, w);
-    const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]);
+    const size_t elems = bt_matmul_packed_elems(t->dim[1], t->dim[0]) * t->dim[2];
     if (j->is_sketch) {
         *ret = bt_compile_const(j, BT_PKG_CONST_WEIGHT, NULL, elems, sizeof(uint16_t));
         return BT_OK;
@@ -179,18 +190,25 @@ static bt_err write_f16(bt_compile_job *j, uint32_t *ret, uint32_t layer, bt_wei
     return e;
 }
 
-/* Writes oscale: scale of the site times scale of each output, padded to whole panels. */
+/* Writes oscale: scale of the input times scale of each output, padded to whole panels; each expert's. */
 static bt_err write_oscale(bt_compile_job *j, bt_pkg_tensor *t, uint32_t layer, const bt_rounding *w,
                            const float *bias, bt_fault *fault)
 {
-    const size_t wide = 16 * bt_int_panels(w->n);
+    const bt_pkg_site *site = &j->site[t->site];
+    const bt_pkg_expert *expert = bt_compile_experts_of(j, layer, site->kind);
+    const size_t each = 16 * bt_int_panels(w->n), matrices = bt_compile_matrices_of(j, (bt_weight)t->weight),
+                 wide = each * matrices;
     if (j->is_sketch) {
         t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, NULL, wide, sizeof(float));
         return bt_compile_int_matrix(j, t, layer, NULL, NULL, NULL, fault);
     }
     float *v = calloc(wide, sizeof *v);
     if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu scales", wide);
-    for (size_t n = 0; n < w->n; n++) v[n] = j->site[t->site].scale * w->scale[w->scales == 1 ? 0 : n];
+    for (size_t n = 0; n < matrices * w->n; n++) {
+        const size_t m = n / w->n;
+        v[m * each + n % w->n] =
+            (expert ? expert[m].scale : site->scale) * w->scale[w->scales == matrices ? m : n];
+    }
     t->oscale = bt_compile_const(j, BT_PKG_CONST_SCALE, v, wide, sizeof *v);
     const bt_err e = bt_compile_int_matrix(j, t, layer, v, bias, w->colsum, fault);
     free(v);
@@ -202,8 +220,11 @@ static void write_rounded(bt_compile_job *j, bt_pkg_tensor *t, const bt_rounding
 {
     t->panels = bt_compile_const(j, BT_PKG_CONST_WEIGHT, made->panels, made->panels_bytes, 1);
     t->wscale = bt_compile_const(j, BT_PKG_CONST_SCALE, made->scale, made->scales, sizeof *made->scale);
-    t->colsum = bt_compile_const(j, BT_PKG_CONST_TABLE, made->colsum,
-                                 made->colsums * 16 * bt_int_panels(made->n), sizeof *made->colsum);
+    t->colsum =
+        bt_compile_const(j, BT_PKG_CONST_TABLE, made->colsum, made->colsums * 16 * bt_int_panels(made->n),
+                         sizeof *made->colsum); /* all
+                                                   experts'
+                                                 */
     if (made->palettes_bytes)
         t->groups = bt_compile_const(j, BT_PKG_CONST_TABLE, made->palettes, made->palettes_bytes, 1);
     if (made->groups_bytes)
@@ -218,6 +239,55 @@ typedef struct inputs {
     bool is_corrected;
     const double *mean; /* means of the inputs; NULL: no bias correction */
 } inputs;
+
+/* Puts one expert's numbers behind those of the experts before it. */
+static void append(bt_rounding *all, const bt_rounding *one, size_t e)
+{
+    const size_t sums = one->colsums * 16 * bt_int_panels(one->n);
+    memcpy(all->panels + e * one->panels_bytes, one->panels, one->panels_bytes);
+    memcpy(all->scale + e * one->scales, one->scale, one->scales * sizeof *one->scale);
+    memcpy(all->colsum + e * sums, one->colsum, sums * sizeof *one->colsum);
+    if (one->groups) memcpy((uint8_t *)all->groups + e * one->groups_bytes, one->groups, one->groups_bytes);
+    if (one->palettes)
+        memcpy((uint8_t *)all->palettes + e * one->palettes_bytes, one->palettes, one->palettes_bytes);
+    all->weight_error += one->weight_error * one->weight_error;
+}
+
+/* Rounds the matrices of all experts: one bt_rounding with each of its lists that many times as long, its
+ * errors the root of the mean square. In a sketch its sizes. */
+static bt_err round_experts(bt_rounding *ret, const bt_compile_job *j, bt_rounding_in *in,
+                            const bt_pkg_tensor *t, bt_fault *fault)
+{
+    bt_rounding all, one;
+    const size_t experts = in->experts = j->m->hp.experts;
+    bt_err e = bt_rounding_sizes(&all, in, t->n, t->k, fault);
+    if (e < 0) return e;
+    all.panels_bytes *= experts; /* of a file's tensor, which fits memory */
+    all.scales *= experts;
+    all.colsums *= experts;
+    all.groups_bytes *= experts;
+    all.palettes_bytes *= experts;
+    *ret = all;
+    if (j->is_sketch) return BT_OK;
+    all.panels = malloc(all.panels_bytes);
+    all.scale = malloc(all.scales * sizeof *all.scale);
+    all.colsum = malloc(all.colsums * 16 * bt_int_panels(all.n) * sizeof *all.colsum);
+    all.groups = all.groups_bytes ? malloc(all.groups_bytes) : NULL;
+    all.palettes = all.palettes_bytes ? malloc(all.palettes_bytes) : NULL;
+    if (!all.panels || !all.scale || !all.colsum || (all.groups_bytes && !all.groups) ||
+        (all.palettes_bytes && !all.palettes))
+        e = bt_fail(fault, BT_ENOMEM, "out of memory packing %zu x %u x %u weights", experts, t->n, t->k);
+    for (in->expert = 0; e == BT_OK && in->expert < experts; in->expert++)
+        if ((e = bt_rounding_make(&one, in, fault)) == BT_OK) {
+            append(&all, &one, in->expert);
+            bt_rounding_done(&one);
+        }
+    all.weight_error = sqrtf(all.weight_error / (float)experts);
+    all.output_error = NAN; /* not measured */
+    if (e == BT_OK) *ret = all;
+    else bt_rounding_done(&all);
+    return e;
+}
 
 static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const inputs *x, bt_fault *fault)
 {
@@ -238,24 +308,27 @@ static bt_err write_matrix(bt_compile_job *j, uint32_t layer, bt_weight w, const
         free(bias);
         return e < 0 ? e : write_f16(j, &t->panels, layer, w, fault);
     }
-    const bt_rounding_in in = {.fold = j->fold,
-                               .layer = layer,
-                               .weight = w,
-                               .bits = r->weight_bits,
-                               .per_tensor = r->per_tensor,
-                               .group = bt_recipe_group(r),
-                               .palette_bits = r->palette_bits,
-                               .palette_run = bt_recipe_palette_run(r, t->k),
-                               .clip = r->per_tensor ? NULL : clip,
-                               .x = c->sample,
-                               .xq = x->xq,
-                               .samples = c->samples,
-                               .mean = x->mean,
-                               .gptq = j->gptq[site],
-                               .order = j->order[site],
-                               .pool = j->pool};
+    const bool is_of_experts = bt_compile_experts_of(j, layer, j->site[site].kind) != NULL;
+    bt_rounding_in in = {.fold = j->fold,
+                         .layer = layer,
+                         .weight = w,
+                         .bits = r->weight_bits,
+                         .per_tensor = r->per_tensor,
+                         .group = bt_recipe_group(r),
+                         .palette_bits = r->palette_bits,
+                         .palette_run = bt_recipe_palette_run(r, t->k),
+                         .clip = r->per_tensor ? NULL : clip,
+                         .x = c->sample,
+                         .xq = x->xq,
+                         .samples = is_of_experts ? 0 : c->samples,
+                         .mean = x->mean,
+                         .gptq = j->gptq[site],
+                         .order = j->order[site],
+                         .pool = j->pool};
     bt_rounding made;
-    e = j->is_sketch ? bt_rounding_sizes(&made, &in, t->n, t->k, fault) : bt_rounding_make(&made, &in, fault);
+    e = is_of_experts  ? round_experts(&made, j, &in, t, fault)
+        : j->is_sketch ? bt_rounding_sizes(&made, &in, t->n, t->k, fault)
+                       : bt_rounding_make(&made, &in, fault);
     if (e < 0) return e;
     t->site = site;
     t->bits = bt_recipe_stored_bits(r);
@@ -315,7 +388,9 @@ static bt_err write_measured(bt_compile_job *j, uint32_t layer, uint32_t kind, f
         s->input_error = relative(xq, c->sample, c->samples * c->k);
         bt_compile_int_site(j, s);
     }
-    const bool corrected = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind)->bias && c->sum_rows > 0;
+    /* Figures of a site are those of all its experts together, which correct none of them. */
+    const bool corrected = bt_recipe_of(&j->o->recipe, layer, (bt_site_kind)kind)->bias && c->sum_rows > 0 &&
+                           !bt_compile_experts_of(j, layer, kind);
     for (size_t i = 0; corrected && c->column_sum && i < c->k; i++)
         mean[i] = c->column_sum[i] / (double)c->sum_rows;
     const inputs x = {.xq = xq, .is_corrected = corrected, .mean = corrected ? mean : NULL};
@@ -399,7 +474,7 @@ static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
     for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < layer_sites(j, layer); i++) {
         const size_t k = j->stats->site[at + i].k;
         const bt_recipe_layer *r = recipe_at(j, layer, i);
-        if (!r->gptq) continue;
+        if (!r->gptq || bt_compile_experts_of(j, layer, (uint32_t)i)) continue; /* experts round to nearest */
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
         if (r->act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))

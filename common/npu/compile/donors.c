@@ -21,7 +21,7 @@ static const bt_pkg *donor_of(const bt_compile_job *j, uint32_t layer, bt_site_k
  * other than linears, so a compilation that needs that copies nothing. */
 static bool can_be_given(const bt_compile_job *j)
 {
-    return j->o->donors && j->npu_ops == BT_PKG_OPS_LINEAR && !j->offload->float_form &&
+    return j->o->donors && !j->expert && j->npu_ops == BT_PKG_OPS_LINEAR && !j->offload->float_form &&
            !j->o->attention.ratio_ppm && !bt_recipe_scales(&j->o->recipe) && !(j->o->recipe.prune > 0);
 }
 

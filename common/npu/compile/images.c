@@ -76,6 +76,34 @@ static bt_err put_elems(images *m, const uint16_t *elem, size_t n, uint32_t bits
 
 /* ---- matrices ---- */
 
+/* A matrix of the package: a tensor, or one expert's part of it. */
+typedef struct matrix {
+    const bt_pkg_tensor *t;
+    const uint8_t *panels, *oscale; /* oscale NULL: a matrix of floats */
+    const int32_t *colsum;
+    const void *groups; /* bt_int_group, or palettes */
+} matrix;
+
+static const void *part_of(const images *m, uint32_t constant, size_t expert, size_t bytes)
+{
+    const uint8_t *at = bt_pkg_const_at(m->p, constant);
+    return at ? at + expert * bytes : NULL;
+}
+
+static matrix matrix_of(const images *m, const bt_pkg_tensor *t, size_t expert)
+{
+    const size_t panels = bt_int_panels(t->n),
+                 palettes = t->palette_run ? panels * (t->k / t->palette_run) : 0;
+    const size_t bytes =
+        t->bits == 16 ? panels * 16 * t->k * sizeof(uint16_t) : panels * bt_int_panel_bytes(t->k, t->bits);
+    const size_t groups = t->group ? panels * (t->k / t->group) * sizeof(bt_int_group) : palettes << t->bits;
+    return (matrix){.t = t, .panels = part_of(m, t->panels, expert, bytes),
+                    .oscale = part_of(m, t->oscale, expert, 16 * panels * sizeof(float)),
+                    .colsum =
+                        part_of(m, t->colsum, expert, (t->group ? 2 : 1) * 16 * panels * sizeof(int32_t)),
+                    .groups = groups ? part_of(m, t->groups, expert, groups) : NULL};
+}
+
 static uint16_t element(const void *panels, const bt_pkg_tensor *t, size_t n, size_t k)
 {
     if (t->palette_run) return (uint16_t)bt_int_index_at(panels, n, k, t->k, t->bits);
@@ -84,14 +112,14 @@ static uint16_t element(const void *panels, const bt_pkg_tensor *t, size_t n, si
 }
 
 /* Puts a row of tiles: outputs from n0 on, all inputs. row: [rows of a tile][k]; elems: one tile. */
-static bt_err put_band(images *m, const bt_pkg_tensor *t, const bt_tile *tile, size_t n0, uint16_t *row,
+static bt_err put_band(images *m, const matrix *of, const bt_tile *tile, size_t n0, uint16_t *row,
                        uint16_t *elems, bt_fault *fault)
 {
-    const void *panels = bt_pkg_const_at(m->p, t->panels);
+    const bt_pkg_tensor *t = of->t;
     const size_t rows = t->n - n0 < tile->rows ? t->n - n0 : tile->rows;
     bt_err e = BT_OK;
     for (size_t r = 0; r < rows; r++)
-        for (size_t k = 0; k < t->k; k++) row[r * t->k + k] = element(panels, t, n0 + r, k);
+        for (size_t k = 0; k < t->k; k++) row[r * t->k + k] = element(of->panels, t, n0 + r, k);
     for (size_t k = 0; e == BT_OK && k < t->k; k += tile->cols) {
         bt_tile_pack(tile, elems, row + k, t->k, rows, t->k - k < tile->cols ? t->k - k : tile->cols);
         e = put_elems(m, elems, bt_tile_elems(tile), t->bits, fault);
@@ -100,10 +128,9 @@ static bt_err put_band(images *m, const bt_pkg_tensor *t, const bt_tile *tile, s
 }
 
 /* Puts f32 or s32 [n]: the package's, or zeros for a matrix of floats. */
-static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *fault)
+static bt_err put_words(images *m, const void *words, uint32_t n, bt_fault *fault)
 {
     static const uint8_t none[4];
-    const uint8_t *words = bt_pkg_const_at(m->p, constant);
     bt_err e = BT_OK;
     if (words) return put(m, words, (size_t)n * 4, fault);
     for (uint32_t i = 0; e == BT_OK && i < n; i++) e = put(m, none, sizeof none, fault);
@@ -111,12 +138,12 @@ static bt_err put_words(images *m, uint32_t constant, uint32_t n, bt_fault *faul
 }
 
 /* Puts the sums of high planes, then s16 [n][k / group][2], the steps and offsets. */
-static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+static bt_err put_groups(images *m, const matrix *from, bt_fault *fault)
 {
+    const bt_pkg_tensor *t = from->t;
     const size_t groups = t->k / t->group;
-    const bt_int_group *of = bt_pkg_const_at(m->p, t->groups);
-    const int32_t *colsum = bt_pkg_const_at(m->p, t->colsum);
-    bt_err e = put(m, colsum + 16 * bt_int_panels(t->n), t->n * sizeof *colsum, fault);
+    const bt_int_group *of = from->groups;
+    bt_err e = put(m, from->colsum + 16 * bt_int_panels(t->n), t->n * sizeof *from->colsum, fault);
     for (size_t n = 0; n < t->n; n++)
         for (size_t g = 0; e == BT_OK && g < groups; g++) {
             const bt_int_group *one = &of[n / 16 * groups + g];
@@ -129,31 +156,32 @@ static bt_err put_groups(images *m, const bt_pkg_tensor *t, bt_fault *fault)
 }
 
 /* Puts s8 [(n + 15) / 16][k / palette_run][2^bits], as the package has them. */
-static bt_err put_palettes(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+static bt_err put_palettes(images *m, const matrix *of, bt_fault *fault)
 {
-    const size_t bytes = (bt_int_panels(t->n) * (t->k / t->palette_run)) << t->bits;
-    return put(m, bt_pkg_const_at(m->p, t->groups), bytes, fault);
+    const bt_pkg_tensor *t = of->t;
+    return put(m, of->groups, (bt_int_panels(t->n) * (t->k / t->palette_run)) << t->bits, fault);
 }
 
-static bt_err put_matrix(images *m, const bt_pkg_tensor *t, bt_fault *fault)
+static bt_err put_matrix(images *m, const matrix *of, bt_fault *fault)
 {
+    const bt_pkg_tensor *t = of->t;
     const bt_tile tile = bt_tile_of(m->h->layout.tile_rows, m->h->layout.tile_cols, t->k, t->bits);
     uint16_t *row = malloc((size_t)tile.rows * t->k * sizeof *row),
              *elems = malloc(bt_tile_elems(&tile) * sizeof *elems);
     bt_err e =
         row && elems ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory for tiles of %u x %u", t->n, t->k);
     for (size_t n = 0; e == BT_OK && n < t->n; n += tile.rows)
-        e = put_band(m, t, &tile, n, row, elems, fault);
+        e = put_band(m, of, &tile, n, row, elems, fault);
     if (e == BT_OK && m->held_bits) {
         const uint8_t last = (uint8_t)m->held;
         m->held = 0;
         m->held_bits = 0;
         e = put(m, &last, 1, fault);
     }
-    if (e == BT_OK) e = put_words(m, t->oscale, t->n, fault);
-    if (e == BT_OK) e = put_words(m, t->colsum, t->n, fault);
-    if (e == BT_OK && t->group) e = put_groups(m, t, fault);
-    if (e == BT_OK && t->palette_run) e = put_palettes(m, t, fault);
+    if (e == BT_OK) e = put_words(m, of->oscale, t->n, fault);
+    if (e == BT_OK) e = put_words(m, of->colsum, t->n, fault);
+    if (e == BT_OK && t->group) e = put_groups(m, of, fault);
+    if (e == BT_OK && t->palette_run) e = put_palettes(m, of, fault);
     free(row);
     free(elems);
     return e;
@@ -172,7 +200,10 @@ static bt_err put_session(images *m, uint32_t index, bt_fault *fault)
         uint32_t *mapped_by = &m->mapped_by[m->tensor[i].panels];
         if (*mapped_by == index + 1) continue;
         *mapped_by = index + 1;
-        e = put_matrix(m, &m->tensor[i], fault);
+        for (size_t n = 0; e == BT_OK && n < bt_pkg_matrices(m->h, m->tensor[i].weight); n++) {
+            const matrix of = matrix_of(m, &m->tensor[i], n);
+            e = put_matrix(m, &of, fault);
+        }
     }
     return e == BT_OK ? flush(m, fault) : e;
 }

@@ -26,6 +26,9 @@ static uint64_t calibration_bytes(const bt_compile_job *j)
     const bt_hparams *hp = &j->m->hp;
     uint64_t bytes = (uint64_t)BT_CALIB_WINDOW * hp->dim * 4 +
                      (uint64_t)BT_CALIB_WINDOW * hp->layers * hp->kv_heads * hp->head_dim * 4;
+    /* figures of the experts of one layer */
+    bytes +=
+        (uint64_t)hp->experts * (4 * BT_CALIB_BINS * sizeof(uint32_t) + (hp->dim + hp->ffn) * (uint64_t)12);
     for (size_t i = 0; i < j->sites; i++) {
         const uint32_t kind = i + 1 == j->sites ? (uint32_t)BT_SITE_HEAD : i % BT_PKG_LAYER_SITES;
         const uint64_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
@@ -51,7 +54,7 @@ static bt_err windows_bytes(uint64_t *ret, const bt_compile_job *j, bt_fault *fa
 static uint64_t whole_bytes(const bt_compile_job *j, bt_weight w, uint64_t n, uint64_t k, size_t threads)
 {
     const bool is_whole = bt_fold_r1(j->fold)->base > 0 && (w == BT_WEIGHT_O || w == BT_WEIGHT_DOWN);
-    return is_whole ? n * k * 4 + threads * COLUMNS * n * 4 : 0;
+    return is_whole ? n * k * 4 * bt_compile_matrices_of(j, w) + threads * COLUMNS * n * 4 : 0;
 }
 
 /* Bytes of rounding and packing, one matrix at a time: its panels, and 16 of its rows for each thread. */
@@ -65,13 +68,15 @@ static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, cons
         if (!bt_weight_is_matrix(w)) continue;
         const bt_pkg_tensor *t = &tensor[bt_pkg_tensor_index(j->m->hp.layers, layer, w)];
         const uint64_t n = t->n, k = t->k, whole = whole_bytes(j, w, n, k, threads);
-        const uint64_t panels = t->bits == 16 ? (uint64_t)bt_matmul_packed_elems(n, k) * 2
-                                              : bt_int_panels(n) * bt_int_panel_bytes(k, t->bits);
+        const uint64_t matrices = bt_compile_matrices_of(j, w),
+                       panels =
+                           matrices * (t->bits == 16 ? (uint64_t)bt_matmul_packed_elems(n, k) * 2
+                                                     : bt_int_panels(n) * bt_int_panel_bytes(k, t->bits));
         *ret_whole = larger(*ret_whole, whole);
         const uint64_t palettes = t->palette_run ? (bt_int_panels(n) * (k / t->palette_run)) << t->bits : 0,
                        indices = t->palette_run ? threads * k * PANEL : 0;
-        most = larger(most,
-                      whole + panels + palettes + indices + threads * k * (2 * PANEL * 4 + PANEL) + n * 64);
+        most = larger(most, whole + panels + palettes + indices + threads * k * (2 * PANEL * 4 + PANEL) +
+                                n * 64 * matrices);
     }
     return most;
 }

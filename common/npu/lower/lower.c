@@ -80,8 +80,12 @@ static void lower_floats(bt_lower_build *b, size_t at)
     const bool in_place = o->in[0] == o->out;
     const uint64_t in0 =
         in_place ? bt_lower_form_in_place(b, at, o->in[0], form) : bt_lower_form_read(b, at, o->in[0], form);
-    const uint64_t in1 = bt_lower_form_read(b, at, o->in[1], form);
-    const uint64_t out = in_place ? in0 : bt_lower_form_write(b, o->out, form);
+    const bt_pkg_op_info *r = bt_pkg_op_info_of(bt_pkg_op_in_floats(o->kind));
+    const uint64_t in1 =
+        bt_lower_form_read(b, at, o->in[1], r->in1 == BT_PKG_FORM_ROUTES ? BT_PKG_FORM_ROUTES : form);
+    const uint64_t out =
+        in_place ? in0
+                 : bt_lower_form_write(b, o->out, r->out == BT_PKG_FORM_ROUTES ? BT_PKG_FORM_ROUTES : form);
     bt_pkg_inst *i = bt_lower_build_emit(b, bt_pkg_op_in_floats(o->kind), unit, at);
     i->in0 = in0;
     i->in1 = in1;
@@ -90,6 +94,7 @@ static void lower_floats(bt_lower_build *b, size_t at)
     i->in_stride = bt_lower_build_stride(b, i->in_width, 4);
     i->out_width = out == BT_PKG_NOWHERE ? 0 : g->tensor[o->out].width;
     i->out_stride = bt_lower_build_stride(b, i->out_width, 4);
+    if (r->shape == BT_SHAPE_ROUTE) i->macs_per_row = o->macs.coef;
     bt_lower_build_names(b, i, at);
     if (bt_pkg_is_attention(i) && in->on_npu[at]) bt_lower_build_split_attention(b);
 }
@@ -101,7 +106,7 @@ static bool is_read_as_integers(const bt_lower_build *b, size_t at, uint32_t ten
     const bt_op *o = b->in->graph->op;
     for (size_t i = at + 1; i < b->ops && o[i].layer == o[at].layer; i++) {
         const bool reads = o[i].in[0] == tensor || o[i].in[1] == tensor;
-        if (reads && b->in->on_npu[i] == BT_PKG_NPU && o[i].kind != BT_OP_LINEAR) return true;
+        if (reads && b->in->on_npu[i] == BT_PKG_NPU && !bt_op_is_linear(&o[i])) return true;
         if (o[i].out == tensor) return false;
     }
     return false;
@@ -132,7 +137,10 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
     for (size_t j = 0; j < group; j++)
         as_integers = as_integers || (in_integers && ((is_narrow && o[j].weight != BT_WEIGHT_OUTPUT) ||
                                                       is_read_as_integers(b, first + j, o[j].out)));
-    const bt_pkg_op op = !in_integers ? BT_PKG_LINEAR_F16 : as_integers ? BT_PKG_INT_LINEAR : BT_PKG_LINEAR;
+    const bt_pkg_op op = !in_integers               ? bt_pkg_op_in_floats(o->kind)
+                         : as_integers              ? bt_pkg_op_in_integers(o->kind)
+                         : o->kind == BT_OP_EXPERTS ? BT_PKG_EXPERTS
+                                                    : BT_PKG_LINEAR;
     const bt_pkg_form form = as_integers ? BT_PKG_FORM_S16 : floats;
     const bt_lower_planes p =
         in_integers ? planes_of(b, first)
@@ -164,7 +172,7 @@ static void lower_linears(bt_lower_build *b, size_t first, size_t group)
 static void lower_operators(bt_lower_build *b)
 {
     for (size_t i = 0; i < b->ops;) {
-        const size_t group = b->in->graph->op[i].kind == BT_OP_LINEAR ? bt_lower_build_group(b, i) : 0;
+        const size_t group = bt_op_is_linear(&b->in->graph->op[i]) ? bt_lower_build_group(b, i) : 0;
         if (group) lower_linears(b, i, group);
         else if (b->in->on_npu[i] == BT_PKG_NPU && b->in->params) lower_integers(b, i);
         else lower_floats(b, i);
@@ -447,7 +455,7 @@ static bool bytes_at(size_t *ret, const bt_lower_value *v, size_t rows)
 
 static bool bytes_of(size_t *ret, const bt_lower_build *b, const bt_lower_value *v)
 {
-    return bytes_at(ret, v, bt_lower_build_rows(b, v->is_out));
+    return bytes_at(ret, v, bt_lower_build_rows(b, v->out_rows));
 }
 
 static void resolve(uint64_t *operand, const size_t *offset)
@@ -530,6 +538,8 @@ static uint64_t bytes_moved(const bt_lower_build *b)
         const bt_pkg_inst *i = &b->inst[n];
         const uint64_t rows = bt_lower_build_rows(b, i->out_rows);
         sum += rows_moved(b, i, rows);
+        if (bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_MIX) /* reads several rows for one */
+            sum += rows * (b->in->graph->hp.experts_used - 1) * i->in_stride;
         if (i->in1 != BT_PKG_NOWHERE) sum += rows * kept(b, i->in1, bt_areas_in1_stride(i), i->in_width);
         if (bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_STORE)
             sum += rows * i->in_width * 2 * 2; /* K and V in f16 */
@@ -576,7 +586,7 @@ static bt_err check_units(const bt_lower_in *in, bt_fault *fault)
     for (size_t i = 0; i < in->graph->ops; i++) {
         const bt_op_kind kind = in->graph->op[i].kind;
         const bool needs_params =
-            in->on_npu[i] == BT_PKG_NPU && kind != BT_OP_LINEAR && kind != BT_OP_ATTENTION;
+            in->on_npu[i] == BT_PKG_NPU && !bt_op_is_linear(&in->graph->op[i]) && kind != BT_OP_ATTENTION;
         if (in->on_npu[i] >= BT_PKG_UNITS || (in->on_npu[i] && bt_op_infos[kind].class == BT_CLASS_EDGE) ||
             (needs_params && !in->params))
             return bt_fail(fault, BT_EARG, "lowering: operator %zu, %s, cannot be on the NPU", i,

@@ -5,7 +5,11 @@
 #include <assert.h>
 #include <string.h>
 
-size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out) { return is_out ? b->in->out : b->in->seq; }
+size_t bt_lower_build_rows(const bt_lower_build *b, uint8_t out_rows)
+{
+    const bt_pkg_inst i = {.out_rows = out_rows};
+    return (size_t)bt_pkg_rows_at(&i, b->in->seq, b->in->out);
+}
 
 static const bt_pkg_layout *layout_of(const bt_lower_build *b)
 {
@@ -61,16 +65,18 @@ void bt_lower_build_split_output(bt_lower_build *b)
 
 /* ---- values and instructions ---- */
 
-uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, bool is_out, uint32_t stride)
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, uint8_t out_rows, uint32_t stride)
 {
     assert(b->values < b->values_cap);
-    b->value[b->values] = (bt_lower_value){.name = name, .is_out = is_out, .stride = stride};
+    b->value[b->values] = (bt_lower_value){.name = name, .out_rows = out_rows, .stride = stride};
     return (uint32_t)b->values++;
 }
 
-bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor)
+uint8_t bt_lower_build_out_rows(const bt_lower_build *b, uint32_t tensor)
 {
-    return b->in->graph->tensor[tensor].rows.exp[BT_SYM_OUT] != 0;
+    const bt_graph *g = b->in->graph;
+    if (bt_graph_is_by_expert(g, tensor)) return (uint8_t)(1 + g->hp.experts_used);
+    return g->tensor[tensor].rows.exp[BT_SYM_OUT] != 0;
 }
 
 bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit unit, size_t graph_op)
@@ -81,7 +87,7 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
     *i = (bt_pkg_inst){.op = (uint8_t)op,
                        .unit = (uint8_t)unit,
                        .group = 1,
-                       .out_rows = bt_lower_build_is_out(b, o->out),
+                       .out_rows = bt_lower_build_out_rows(b, o->out),
                        .layer = o->layer,
                        .tensor = BT_PKG_NONE,
                        .site = BT_PKG_NONE,
@@ -121,7 +127,7 @@ size_t bt_lower_build_group(const bt_lower_build *b, size_t i)
 {
     const bt_op *o = b->in->graph->op;
     size_t n = 1;
-    while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == BT_OP_LINEAR &&
+    while (n < BT_PKG_MAX_GROUP && i + n < b->ops && o[i + n].kind == o[i].kind &&
            o[i + n].in[0] == o[i].in[0] && b->in->on_npu[i] == b->in->on_npu[i + n])
         n++;
     return n;
@@ -133,20 +139,20 @@ bt_lower_planes bt_lower_build_planes(bt_lower_build *b, bt_pkg_op op, bt_pkg_un
     const bt_lower_in *in = b->in;
     const bt_op *o = &in->graph->op[graph_op];
     const uint32_t kind = bt_pkg_site_of(o->weight), k = in->graph->tensor[o->in[0]].width;
-    const bool of_out = bt_lower_build_is_out(b, o->in[0]),
-               is_wide = bt_recipe_of(in->recipe, o->layer, (bt_site_kind)kind)->input_bits[kind] == 16;
+    const uint8_t rows = bt_lower_build_out_rows(b, o->in[0]);
+    const bool is_wide = bt_recipe_of(in->recipe, o->layer, (bt_site_kind)kind)->input_bits[kind] == 16;
     if (b->planes_input == input) return b->planes;
     bt_lower_planes p = {.lo = BT_PKG_NOWHERE, .shadow = BT_PKG_NOWHERE,
                          .stride = bt_pkg_layout_plane_stride(layout_of(b), k),
                          .site = bt_pkg_site_index(in->graph->hp.layers, o->layer, kind)};
-    p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, of_out, p.stride);
-    if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, of_out, p.stride);
+    p.hi = bt_lower_build_value(b, BT_PKG_VALUE_PLANES, rows, p.stride);
+    if (is_wide) p.lo = bt_lower_build_value(b, BT_PKG_VALUE_LO, rows, p.stride);
     if (in->recipe->shadow != BT_SHADOW_OFF && !(in->pruned && in->pruned[p.site])) {
-        p.shadow = bt_lower_build_value(b, BT_PKG_VALUE_SHADOW, of_out, k);
+        p.shadow = bt_lower_build_value(b, BT_PKG_VALUE_SHADOW, rows, k);
         b->value[p.shadow].is_shadow = true;
     }
     bt_pkg_inst *i = bt_lower_build_emit(b, op, unit, graph_op);
-    i->out_rows = of_out;
+    i->out_rows = rows;
     i->site = p.site;
     i->in0 = input;
     i->out = p.hi;

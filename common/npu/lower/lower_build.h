@@ -6,9 +6,9 @@
 /* Inside lowering, below lower_form.c and lower.c: a list of instructions whose operands are numbers of values. lower.c
  * turns the numbers into offsets at the end. */
 typedef struct bt_lower_value {
-    uint32_t name;   /* bt_pkg_value */
-    bool is_float16; /* f32 that hold 16-bit floats, which the device keeps in 2 bytes */
-    bool is_out;     /* its rows are those of OUT, else of SEQ */
+    uint32_t name;    /* bt_pkg_value */
+    bool is_float16;  /* f32 that hold 16-bit floats, which the device keeps in 2 bytes */
+    uint8_t out_rows; /* its rows, as an instruction's */
     bool is_shadow;
     uint32_t stride;      /* bytes of a row; of a shadow the inputs of a row */
     uint32_t first, last; /* the instructions that name it, set when all are there */
@@ -39,9 +39,9 @@ typedef struct bt_lower_build {
     uint64_t planes_input;   /* BT_PKG_NOWHERE: no planes yet */
 } bt_lower_build;
 
-/* Rows of a value: of OUT (is_out) or of SEQ. Everything else that is built is the same for any number of rows whose
+/* Rows of a value. Everything else that is built is the same for any number of rows whose
  * attention has as many slices. */
-size_t bt_lower_build_rows(const bt_lower_build *b, bool is_out);
+size_t bt_lower_build_rows(const bt_lower_build *b, uint8_t out_rows);
 /* Bytes of a row of a value, as the layout says (npu/pkg/pkg_layout.h). */
 uint32_t bt_lower_build_stride(const bt_lower_build *b, uint64_t elems, uint32_t elem_bytes);
 /* How many instructions one attention of the NPU becomes, and its output matrix. */
@@ -51,7 +51,7 @@ uint32_t bt_lower_build_parts(const bt_lower_build *b);
 void bt_lower_build_split_attention(bt_lower_build *b);
 void bt_lower_build_split_output(bt_lower_build *b);
 /* Adds a value of stride bytes a row. Returns its number, for use as an operand. */
-uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, bool is_out, uint32_t stride);
+uint32_t bt_lower_build_value(bt_lower_build *b, uint32_t name, uint8_t out_rows, uint32_t stride);
 /* Adds an instruction for graph operator `op`. Sets layer, cluster, out_rows, group 1, tensor and site NONE, params 0
  * and no operands. The caller fills in the rest; in0, in1, out, aux are numbers of values or BT_PKG_NOWHERE. The
  * pointer is valid until the next call. */
@@ -59,9 +59,9 @@ bt_pkg_inst *bt_lower_build_emit(bt_lower_build *b, bt_pkg_op op, bt_pkg_unit un
 /* Sets the fields of graph operator `at` that its row of graph/op_list.h asks for: tensor, the operator's weight; arg,
  * its rotation or its heads. */
 void bt_lower_build_names(const bt_lower_build *b, bt_pkg_inst *i, size_t at);
-/* name: the tensor's name in the memory plan. is_out: whether its rows are those of OUT. */
+/* name: the tensor's name in the memory plan. out_rows: its rows, as an instruction's. */
 uint32_t bt_lower_build_name(const bt_lower_build *b, uint32_t tensor);
-bool bt_lower_build_is_out(const bt_lower_build *b, uint32_t tensor);
+uint8_t bt_lower_build_out_rows(const bt_lower_build *b, uint32_t tensor);
 /* How many linears from graph operator i on read one input on one unit; at most BT_PKG_MAX_GROUP. */
 size_t bt_lower_build_group(const bt_lower_build *b, size_t i);
 /* Quantises the input of a group (`op`: QUANTISE of f32 rows, or INT_SPLIT) on `unit`. Returns the planes, lo plane and

@@ -16,7 +16,7 @@ static uint64_t renew(bt_lower_build *b, uint32_t tensor, bt_pkg_form form, uint
 {
     const uint32_t stride =
         bt_lower_build_stride(b, b->in->graph->tensor[tensor].width, bt_pkg_form_bytes(form));
-    const uint32_t value = bt_lower_build_value(b, name, bt_lower_build_is_out(b, tensor), stride);
+    const uint32_t value = bt_lower_build_value(b, name, bt_lower_build_out_rows(b, tensor), stride);
     b->value[value].is_float16 = form == BT_PKG_FORM_FLOAT16;
     return b->tensor[tensor].value[form] = value;
 }
@@ -55,7 +55,7 @@ static const bt_op *linear_of(const bt_lower_build *b, uint32_t tensor)
     const bt_graph *g = b->in->graph;
     size_t i = 0;
     while (g->op[i].out != tensor) i++;
-    return g->op[i].kind == BT_OP_LINEAR ? &g->op[i] : NULL;
+    return bt_op_is_linear(&g->op[i]) ? &g->op[i] : NULL;
 }
 
 uint32_t bt_lower_form_site(const bt_lower_build *b, size_t at, uint32_t tensor)
@@ -98,7 +98,7 @@ static uint64_t convert(bt_lower_build *b, size_t at, uint32_t tensor, bt_pkg_fo
     /* A conversion before the first layer belongs to no layer. */
     const bool is_before = !b->insts || b->inst[b->insts - 1].layer == BT_GRAPH_NO_LAYER;
     bt_pkg_inst *i = bt_lower_build_emit(b, op, on_npu ? BT_PKG_NPU_FLOAT : BT_PKG_COMPANION, at);
-    i->out_rows = bt_lower_build_is_out(b, tensor);
+    i->out_rows = bt_lower_build_out_rows(b, tensor);
     i->in0 = in0;
     i->out = out;
     i->in_width = i->out_width = width;

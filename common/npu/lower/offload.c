@@ -12,7 +12,7 @@ enum { MAX_WHY = sizeof((bt_pkg_fallback *)0)->why };
 
 static bool is_asked(const bt_op *op, uint32_t npu_ops)
 {
-    if (op->kind == BT_OP_LINEAR) return true;
+    if (bt_op_is_linear(op)) return true;
     if (op->kind == BT_OP_SOFT_CAP) return npu_ops == BT_PKG_OPS_ALL; /* no device has it; it is listed */
     if (npu_ops != BT_PKG_OPS_ALL || bt_op_infos[op->kind].class == BT_CLASS_EDGE) return false;
     return op->rotation != BT_ROTATION_R1; /* R1 belongs to the embedding */
@@ -33,6 +33,15 @@ bool bt_offload_linear(char *why, const bt_profile *profile, const bt_recipe_lay
     return !why[0];
 }
 
+/* Whether an operator of this kind reads what op[at] writes. */
+static bool is_read_by(const bt_graph *g, size_t at, bt_op_kind kind)
+{
+    const bt_op *o = g->op;
+    for (size_t i = at + 1; i < g->ops && o[i].layer == o[at].layer; i++)
+        if (o[i].kind == kind && o[i].in[0] == o[at].out) return true;
+    return false;
+}
+
 /* Writes why the profile cannot run the operator in integers; "": it can. Integers in units of down's site
  * are too coarse to be rotated, so with R4 the operator that makes them stays in floats too. */
 static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *profile,
@@ -43,7 +52,7 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
     const bt_site_kind site = (bt_site_kind)bt_pkg_site_of(op->weight);
     const uint8_t can = profile->op[op->kind];
     why[0] = 0;
-    if (op->kind == BT_OP_LINEAR)
+    if (bt_op_is_linear(op))
         (void)bt_offload_linear(why, profile, bt_recipe_of(recipe, op->layer, site), site,
                                 g->tensor[op->in[0]].width);
     else if (!can && op->kind != BT_OP_SOFT_CAP) snprintf(why, MAX_WHY, "not in profile %s", profile->name);
@@ -54,13 +63,16 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
         snprintf(why, MAX_WHY, "cos and sin times %.6g, integer tables hold up to 1",
                  (double)g->hp.rope.magnitude);
     else if (is_turned || op->rotation == BT_ROTATION_R4) snprintf(why, MAX_WHY, "r4 rotates floats");
+    else if (is_read_by(g, at, BT_OP_ROUTE)) snprintf(why, MAX_WHY, "rows are routed in floats");
     else if (op->kind == BT_OP_RMSNORM && !bt_graph_reader(g, op->out, at))
         snprintf(why, MAX_WHY, "a norm behind a linear");
     else if (op->kind == BT_OP_QK_NORM && g->tensor[op->out].width != op->heads * g->hp.head_dim)
         snprintf(why, MAX_WHY, "a norm of the whole row");
     else if (op->kind == BT_OP_ATTENTION && g->hp.score_cap > 0)
         snprintf(why, MAX_WHY, "soft caps of scores");
-    else if (op->kind == BT_OP_ADD && !bt_graph_added(g, at)) snprintf(why, MAX_WHY, "adds what a norm made");
+    else if (op->kind == BT_OP_ADD && !bt_graph_added(g, at))
+        snprintf(why, MAX_WHY, "adds what %s made",
+                 g->op[at - 1].kind == BT_OP_MIX_ROWS ? "experts" : "a norm");
 }
 
 /* Counts an operator as a fallback. Operators come in the order of their layers. */
@@ -236,7 +248,7 @@ static bt_err ask_all(bt_offload *p, const bt_graph *g, const bt_profile *profil
 static void summarise(bt_offload *p, const bt_graph *g, const bt_profile *profile)
 {
     for (size_t i = 0; i < g->ops; i++) {
-        if (p->on_npu[i] == BT_PKG_NPU && g->op[i].kind != BT_OP_LINEAR) p->npu_ops = BT_PKG_OPS_ALL;
+        if (p->on_npu[i] == BT_PKG_NPU && !bt_op_is_linear(&g->op[i])) p->npu_ops = BT_PKG_OPS_ALL;
         if (p->on_npu[i] != BT_PKG_NPU_FLOAT) continue;
         p->float_form = profile->op[g->op[i].kind] & BT_PROFILE_FLOAT16 ? BT_ROUND16_F16 : BT_ROUND16_BF16;
     }

@@ -7,10 +7,7 @@
 
 #include <string.h>
 
-static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i)
-{
-    return i->out_rows ? g->out : g->seq;
-}
+static uint64_t rows_of(const bt_pkg_program *g, const bt_pkg_inst *i) { return bt_pkg_rows_of(i, g); }
 static uint64_t round_up(uint64_t n, uint64_t to) { return to ? (n + to - 1) / to * to : n; }
 static uint64_t pieces(uint64_t n, uint64_t of) { return of ? (n + of - 1) / of : n; }
 

@@ -24,6 +24,11 @@ static bool depends_on_ctx(const bt_graph *g, const bt_op *o)
     return does;
 }
 
+static uint64_t matrices_of(const bt_graph *g, const bt_op *o)
+{
+    return o->kind == BT_OP_EXPERTS ? g->hp.experts : 1;
+}
+
 /* Bytes of one subgraph, operators [first, end). An activation belongs to the subgraph that writes it
  * first. */
 static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, size_t end, size_t chunk,
@@ -34,7 +39,7 @@ static bt_err subgraph_bytes(uint64_t *ret, const bt_graph *g, size_t first, siz
     for (size_t i = first; i < end; i++) {
         const bt_op *o = &g->op[i];
         const uint64_t k = g->tensor[o->in[0]].width, n = g->tensor[o->out].width;
-        if (o->kind == BT_OP_LINEAR) bytes += (n * k * weight_bits + 7) / 8 + 4 * n;
+        if (bt_op_is_linear(o)) bytes += ((n * k * weight_bits + 7) / 8 + 4 * n) * matrices_of(g, o);
         if (bt_op_infos[o->kind].shape == BT_SHAPE_NORM) bytes += 4 * n * bt_op_infos[o->kind].vectors;
     }
     for (uint32_t t = 0; t < g->tensors; t++) {

@@ -8,7 +8,7 @@ bt_areas_shadow bt_areas_shadow_of(const bt_pkg_inst *i, const bt_pkg_site *site
                                    const bt_pkg_program *program)
 {
     const bt_pkg_site *site = &sites[i->site];
-    const uint64_t rows = i->out_rows ? program->out : program->seq;
+    const uint64_t rows = bt_pkg_rows_of(i, program);
     if (i->aux == BT_PKG_NOWHERE || site->shadow == BT_SHADOW_OFF || site->pruned)
         return (bt_areas_shadow){BT_PKG_NOWHERE, BT_PKG_NOWHERE};
     return (bt_areas_shadow){i->aux, i->aux + bt_pkg_shadow_counts_bytes(rows)};

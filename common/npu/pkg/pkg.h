@@ -58,6 +58,8 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault);
 
 /* The zero point and the least and greatest integer of the site's 8-bit input. */
 bt_int_range bt_pkg_site_range(const bt_pkg_site *s);
+/* An expert's numbers at a site of this kind (bt_site_kind); NULL: the package has no experts, or none reads it. */
+const bt_pkg_expert *bt_pkg_expert_of(const bt_pkg *p, uint32_t layer, uint32_t kind, uint32_t expert);
 
 /* ---- writing ----
  * Constants go to the file as they are added; the tables follow at the end. The file gets its name only when it is

@@ -167,6 +167,9 @@ static bt_err check_tensor(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
         return in->tensor == BT_PKG_NONE ? BT_OK : bad(w, "names tensor %u, and takes none", in->tensor);
     if (!t) return bad(w, "tensor %u is not there", in->tensor);
     if (t->layer != in->layer) return bad(w, "tensor %u is of layer %d", in->tensor, (int)t->layer);
+    if (bt_pkg_is_linear(in) && bt_pkg_is_experts(in) != bt_pkg_is_of_experts(w->h, t->weight))
+        return bad(w, "tensor %u (%s) is of experts, or is not", in->tensor,
+                   bt_weight_name((bt_weight)t->weight));
     const bool vector = bt_pkg_is_vector(t->weight),
                head = t->weight == BT_WEIGHT_Q_NORM || t->weight == BT_WEIGHT_K_NORM;
     bool fits = false;
@@ -207,19 +210,15 @@ static bt_err check_site(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
     if (s->layer != in->layer) return bad(w, "site %u is of layer %d", in->site, (int)s->layer);
     if (s->k != in->in_width)
         return bad(w, "in_width is %u, and site %u has %u", in->in_width, in->site, s->k);
+    if (bt_pkg_is_by_expert(in) && s->kind != BT_SITE_UP && s->kind != BT_SITE_DOWN)
+        return bad(w, "rows by expert in units of site %u, which is of no expert", in->site);
     if (r->site == BT_PKG_SITE_S16_SITE && !(s->a16_scale > 0))
         return bad(w, "site %u has no a16_scale", in->site);
     return BT_OK;
 }
 
-static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
+static bt_err check_multipliers(const walk *w, const bt_pkg_int_params *q, const bt_pkg_op_info *r)
 {
-    if (r->params == BT_PKG_PARAMS_NONE)
-        return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "has params, and takes none");
-    if (in->params >= w->h->consts.count ||
-        bt_pkg_consts(w->pkg)[in->params].bytes != sizeof(bt_pkg_int_params))
-        return bad(w, "params %llu names no constant of integer parameters", (unsigned long long)in->params);
-    const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
     for (int i = 0; i < 4; i++) {
         /* A norm's m[0] is a weight and s[0] its shift, not a multiplier. */
         const bool is_weight = r->params == BT_PKG_PARAMS_NORM && i == 0;
@@ -236,10 +235,41 @@ static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     return BT_OK;
 }
 
+static bt_err check_params(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
+{
+    if (r->params == BT_PKG_PARAMS_NONE)
+        return !in->params || in->params == BT_PKG_NONE ? BT_OK : bad(w, "has params, and takes none");
+    const uint32_t count = bt_pkg_is_by_expert(in) ? w->h->experts : 1;
+    if (in->params >= w->h->consts.count ||
+        bt_pkg_consts(w->pkg)[in->params].bytes != count * sizeof(bt_pkg_int_params))
+        return bad(w, "params %llu names no constant of integer parameters", (unsigned long long)in->params);
+    const bt_pkg_int_params *q = bt_pkg_const_at(w->pkg, (uint32_t)in->params);
+    bt_err e = BT_OK;
+    for (uint32_t i = 0; e == BT_OK && i < count; i++) e = check_multipliers(w, &q[i], r);
+    return e;
+}
+
 /* Whether the instruction stands only in layers. */
 static bool is_of_layers(const bt_pkg_op_info *r)
 {
-    return r->shape == BT_SHAPE_HEADS || r->shape == BT_SHAPE_STORE || r->shape == BT_SHAPE_ATTEND;
+    return r->shape == BT_SHAPE_HEADS || r->shape == BT_SHAPE_STORE || r->shape == BT_SHAPE_ATTEND ||
+           r->shape == BT_SHAPE_ROUTE || r->shape == BT_SHAPE_GATHER || r->shape == BT_SHAPE_EXPERTS ||
+           r->shape == BT_SHAPE_MIX;
+}
+
+static uint32_t route_width(const bt_pkg_header *h) { return 3 * h->experts_used + h->experts; }
+
+/* Whether the instruction may have the rows that out_rows says. */
+static bool rows_fit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
+{
+    const bool is_free =
+                   r->shape == BT_SHAPE_ROWS || r->shape == BT_SHAPE_PAIR || r->shape == BT_SHAPE_BLOCKS,
+               makes = r->shape == BT_SHAPE_GATHER || r->shape == BT_SHAPE_EXPERTS;
+    if (bt_pkg_is_by_expert(in))
+        return (is_free || makes) && w->h->experts && in->out_rows == 1 + w->h->experts_used &&
+               in->layer != UINT32_MAX;
+    if (makes || (bt_pkg_is_out(in) && !w->prog->out)) return false;
+    return !bt_pkg_is_out(in) || (r->shape != BT_SHAPE_IDS && !is_of_layers(r));
 }
 
 /* Layers ascend. Instructions outside layers come before or after all of them. */
@@ -286,6 +316,7 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     switch ((bt_op_shape)r->shape) {
     case BT_SHAPE_IDS: width = in->out_width == h->dim; break;
     case BT_SHAPE_NORM: width = width && in->out_width == h->dim; break;
+    case BT_SHAPE_EXPERTS:
     case BT_SHAPE_MATRIX: /* the tensor decides the width */
         arg = true;       /* check_pieces checks it */
         width = in->macs_per_row == (uint64_t)in->in_width * in->out_width;
@@ -308,10 +339,11 @@ static bt_err check_widths(const walk *w, const bt_pkg_inst *in, const bt_pkg_op
     case BT_SHAPE_PAIR:
     case BT_SHAPE_SELECT: break;
     case BT_SHAPE_LOGITS: width = !in->in_width && !in->out_width; break;
-    case BT_SHAPE_ROUTE: /* no instruction has these */
+    case BT_SHAPE_ROUTE:
+        width = h->experts && in->in_width == h->dim && in->out_width == route_width(h);
+        break;
     case BT_SHAPE_GATHER:
-    case BT_SHAPE_EXPERTS:
-    case BT_SHAPE_MIX: width = false; break;
+    case BT_SHAPE_MIX: width = width && h->experts && in->out_width == h->dim; break;
     }
     if (!arg) return bad(w, "arg %u does not fit the operator", in->arg);
     return width ? BT_OK
@@ -361,7 +393,7 @@ static bt_err check_pieces(const walk *w, const bt_pkg_inst *in)
     return check_series(w, in, bt_pkg_part_of(in), bt_pkg_layout_parts(l, t->n), 256);
 }
 
-static uint64_t rows_of(const walk *w, uint32_t out_rows) { return out_rows ? w->prog->out : w->prog->seq; }
+static uint64_t rows_of(const walk *w, const bt_pkg_inst *in) { return bt_pkg_rows_of(in, w->prog); }
 
 static bt_err check_group(const walk *w, const bt_pkg_inst *in)
 {
@@ -375,8 +407,8 @@ static bt_err check_group(const walk *w, const bt_pkg_inst *in)
             b->aux != in->aux || b->in_stride != in->in_stride || b->out_rows != in->out_rows)
             return bad(w, "group %u, and the instruction %u further is not like it", in->group, i);
         for (uint32_t k = 0; k < i; k++) {
-            const area x = {in[k].out, rows_of(w, in->out_rows) * in[k].out_stride},
-                       y = {b->out, rows_of(w, in->out_rows) * b->out_stride};
+            const area x = {in[k].out, rows_of(w, in) * in[k].out_stride},
+                       y = {b->out, rows_of(w, in) * b->out_stride};
             if (in[k].out == BT_PKG_NOWHERE || b->out == BT_PKG_NOWHERE || overlap(x, y))
                 return bad(w, "group %u, and outputs %u and %u overlap or one is no output", in->group, k, i);
         }
@@ -396,15 +428,17 @@ static bt_err check_area(const walk *w, const char *name, area a)
 
 /* Finds the value at `at` in the form and shape in which the instruction reads it. */
 static bt_err read_value(const walk *w, const value **ret, const char *name, const bt_pkg_inst *in,
-                         uint64_t at, uint32_t f, uint32_t stride, bool out_rows)
+                         uint64_t at, uint32_t f, uint32_t stride, uint8_t out_rows)
 {
+    const uint32_t width = f == BT_PKG_FORM_ROUTES ? route_width(w->h) : in->in_width;
+    if (f == BT_PKG_FORM_ROUTES) stride = bt_pkg_layout_stride(&w->h->layout, width, 4);
     for (uint32_t i = 0; i < w->vals; i++) {
         const value *v = &w->val[i];
         if (v->part[0].at != at || (v->form != f && (f != BT_PKG_FORM_F32 || v->form != BT_PKG_FORM_FLOAT16)))
             continue;
-        if (v->width != in->in_width || v->stride != stride || v->out_rows != out_rows)
+        if (v->width != width || v->stride != stride || v->out_rows != out_rows)
             return bad(w, "%s has %u elements in rows of %u bytes, and not %u in %u, or other rows", name,
-                       v->width, v->stride, in->in_width, stride);
+                       v->width, v->stride, width, stride);
         if ((f == BT_PKG_FORM_WIDE || f == BT_PKG_FORM_PLANES) && v->site != in->site)
             return bad(w, "%s is in units of site %u", name, v->site);
         const uint64_t lo = v->part[1].bytes ? v->part[1].at : BT_PKG_NOWHERE,
@@ -424,7 +458,7 @@ static bt_err read_value(const walk *w, const value **ret, const char *name, con
 static bt_err plan_output(const walk *w, value *ret, const bt_pkg_inst *in, uint32_t f)
 {
     const bt_pkg_layout *l = &w->h->layout;
-    const uint64_t rows = rows_of(w, in->out_rows);
+    const uint64_t rows = rows_of(w, in);
     const uint32_t align = l->last_axis_align_bytes ? l->last_axis_align_bytes : 1;
     value v = {.form = (uint8_t)f, .out_rows = in->out_rows, .width = in->out_width, .stride = in->out_stride,
                .site = BT_PKG_NONE};
@@ -464,6 +498,9 @@ static bt_err write_value(walk *w, const value *v, const value *const *read, siz
     for (uint32_t i = 0; i < w->vals;) {
         /* Only one quantised input is valid at a time: LLM.int8 keeps its columns outside the arena. */
         bool over = v->form == BT_PKG_FORM_PLANES && w->val[i].form == BT_PKG_FORM_PLANES;
+        /* Only the last routes are valid, and the rows that were gathered by them. */
+        over = over || (v->form == BT_PKG_FORM_ROUTES &&
+                        (w->val[i].form == BT_PKG_FORM_ROUTES || w->val[i].out_rows > 1));
         for (int k = 0; k < 9; k++) over = over || overlap(w->val[i].part[k / 3], v->part[k % 3]);
         if (over) w->val[i] = w->val[--w->vals];
         else i++;
@@ -488,6 +525,13 @@ static bt_err check_cap(walk *w, const bt_pkg_inst *in)
         return bad(w, "caps no logits, or logits that have no cap, or a second time");
     w->capped = true;
     return BT_OK;
+}
+
+/* out_rows of in0. */
+static uint8_t rows_read(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
+{
+    if (r->shape == BT_SHAPE_MIX) return (uint8_t)(1 + w->h->experts_used);
+    return r->shape == BT_SHAPE_SELECT || r->shape == BT_SHAPE_GATHER ? 0 : in->out_rows;
 }
 
 static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_info *r)
@@ -522,12 +566,12 @@ static bt_err check_operands(walk *w, const bt_pkg_inst *in, const bt_pkg_op_inf
         return bad(w, "in_stride is not out_stride, and the operator works in place");
     if (from != BT_PKG_FORM_NONE) {
         const uint32_t stride = r->in_place ? in->out_stride : in->in_stride;
-        if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride,
-                            select ? false : in->out_rows)) < 0)
+        if ((e = read_value(w, &read[reads++], "in0", in, in->in0, from, stride, rows_read(w, in, r))) < 0)
             return e;
     }
+    const uint8_t second_rows = second == BT_PKG_FORM_ROUTES ? 0 : in->out_rows;
     if (r->in1 != BT_PKG_FORM_NONE &&
-        (e = read_value(w, &read[reads++], "in1", in, in->in1, second, in->in_stride, in->out_rows)) < 0)
+        (e = read_value(w, &read[reads++], "in1", in, in->in1, second, in->in_stride, second_rows)) < 0)
         return e;
     const bool head = bt_pkg_is_linear(in) && tensor_of(w, in->tensor)->weight == BT_WEIGHT_OUTPUT;
     if (to == BT_PKG_FORM_NONE || in->out == BT_PKG_NOWHERE) {
@@ -638,10 +682,7 @@ static bt_err check_inst(walk *w, const bt_pkg_inst *in)
     if ((e = check_unit(w, in, r)) < 0) return e;
     if (w->h->npu_ops != BT_PKG_OPS_ALL && needs_all(r)) return bad(w, "needs npu_ops all");
     if ((e = check_scores(w, r)) < 0) return e;
-    if (in->out_rows > 1 || (in->out_rows && !w->prog->out))
-        return bad(w, "out_rows %u is not allowed here", in->out_rows);
-    if (in->out_rows && (r->shape == BT_SHAPE_IDS || is_of_layers(r)))
-        return bad(w, "out_rows %u is not allowed here", in->out_rows);
+    if (!rows_fit(w, in, r)) return bad(w, "out_rows %u is not allowed here", in->out_rows);
     if ((e = check_cluster(w, in)) < 0) return e;
     if ((e = check_layer(w, in, r)) < 0) return e;
     if ((e = check_session(w, in)) < 0) return e;

@@ -107,6 +107,41 @@ static bt_err check_rules(const bt_pkg_header *h, bt_fault *fault)
     return BT_OK;
 }
 
+/* Routers, and the numbers of each expert's inputs. */
+static bt_err check_experts(const bt_pkg *p, bt_fault *fault)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    if (!h->experts)
+        return !h->experts_used && !h->routers && !h->expert_sites
+                   ? BT_OK
+                   : bt_fail(fault, BT_EFORMAT,
+                             "header: experts 0 says there are none, other fields say there are");
+    if (h->experts > BT_MODEL_MAX_EXPERTS || !h->experts_used || h->experts_used > h->experts ||
+        h->experts_used > BT_MODEL_MAX_EXPERTS_USED)
+        return bt_fail(fault, BT_EFORMAT, "header: experts_used %u of %u experts is out of range",
+                       h->experts_used, h->experts);
+    if (!has_floats(p, h->routers, (uint64_t)h->layers * h->experts * h->dim, true))
+        return bt_fail(fault, BT_EFORMAT, "header: routers names no constant of finite numbers that fits");
+    const uint64_t count = (uint64_t)h->layers * 2 * h->experts;
+    const bt_pkg_expert *all = const_of(p, h->expert_sites, count * sizeof *all);
+    if (!all)
+        return bt_fail(fault, BT_EFORMAT, "header: expert_sites names no constant of %llu experts",
+                       (unsigned long long)count);
+    for (uint64_t i = 0; i < count; i++) {
+        const uint32_t layer = (uint32_t)(i / h->experts / 2),
+                       kind = i / h->experts % 2 ? BT_SITE_DOWN : BT_SITE_UP;
+        const bt_pkg_site *site = &bt_pkg_sites(p)[bt_pkg_site_index(h->layers, layer, kind)];
+        if (!positive(all[i].scale) || !positive(all[i].inv_scale) ||
+            all[i].zero < (site->asymmetric ? -128 : 0) || all[i].zero > (site->asymmetric ? 127 : 0) ||
+            all[i].is_rare != (all[i].rows < BT_PKG_EXPERT_ROWS))
+            return bt_fail(fault, BT_EFORMAT,
+                           "expert_sites: expert %llu of site %s of layer %u is out of range",
+                           (unsigned long long)(i % h->experts), bt_site_kind_name((bt_site_kind)kind),
+                           layer);
+    }
+    return BT_OK;
+}
+
 static bt_err check_rotation(const bt_pkg *p, const bt_pkg_rotation *r, const char *name, uint32_t width,
                              uint32_t max_elems, bt_fault *fault)
 {
@@ -428,9 +463,14 @@ static bool palettes_fit(const uint8_t *w, const int32_t *colsum, uint64_t panel
     bt_fail(fault, BT_EFORMAT, "tensor %u (%s of layer %d): " what, i, bt_weight_name((bt_weight)t->weight), \
             (int)t->layer)
 
+static uint64_t matrices_of(const bt_pkg *p, const bt_pkg_tensor *t)
+{
+    return bt_pkg_matrices(bt_pkg_header_of(p), t->weight);
+}
+
 static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
-    const uint64_t wide = 16 * bt_int_panels(t->n);
+    const uint64_t lanes = 16 * bt_int_panels(t->n), wide = lanes * matrices_of(p, t);
     if (t->mult == BT_PKG_NONE) {
         if (t->shift != BT_PKG_NONE || t->bias_q != BT_PKG_NONE || t->out_bits)
             return BAD("shift, bias_q or out_bits are given without mult");
@@ -446,7 +486,8 @@ static bt_err check_requant(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t,
     if (!s) return BAD("shift names no constant that fits");
     if (!b && (t->bias_q != BT_PKG_NONE || bt_pkg_sites(p)[t->site].zero))
         return BAD("bias_q names no constant that fits");
-    for (uint32_t n = 0; n < t->n; n++) {
+    for (uint64_t n = 0; n < wide; n++) {
+        if (n % lanes >= t->n) continue; /* beyond the outputs */
         if (m[n] < 1 << 30) return BAD("mult has a number below 2^30");
         if (s[n] < 1 || s[n] > 62) return BAD("shift has a number outside 1 to 62");
         if (b && (b[n] <= -(INT64_C(1) << 61) || b[n] >= INT64_C(1) << 61))
@@ -477,11 +518,12 @@ static bt_err check_groups(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (!t->group) return BT_OK;
     if ((t->group != 32 && t->group != 64 && t->group != 128) || t->k % t->group)
         return BAD("group is out of range");
-    const uint64_t of_panel = t->k / t->group, count = bt_int_panels(t->n) * of_panel;
+    const uint64_t of_panel = t->k / t->group, panels = bt_int_panels(t->n),
+                   count = panels * of_panel * matrices_of(p, t);
     const bt_int_group *g = const_of(p, t->groups, count * sizeof *g);
     if (!g) return BAD("groups names no constant that fits");
     for (uint64_t n = 0; n < count; n++)
-        if (!group_fits(&g[n], t->n - (uint32_t)(n / of_panel * 16), t->bits))
+        if (!group_fits(&g[n], t->n - (uint32_t)(n / of_panel % panels * 16), t->bits))
             return BAD("groups names no constant that fits");
     return BT_OK;
 }
@@ -495,31 +537,39 @@ static bt_err check_palettes(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t
     if (t->k % 4 || (run != t->k && run != 32 && run != 64 && run != 128) || t->k % run)
         return BAD("palette_run is out of range");
     const uint64_t bytes = (bt_int_panels(t->n) * (t->k / run)) << t->bits;
-    return const_of(p, t->groups, bytes) ? BT_OK : BAD("palettes names no constant that fits");
+    return const_of(p, t->groups, bytes * matrices_of(p, t)) ? BT_OK
+                                                             : BAD("palettes names no constant that fits");
 }
 
-/* Checks a matrix's panels and colsum. */
+/* Checks the panels and colsum of a matrix, of experts each of theirs. */
 static bt_err check_panels(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
-    const uint64_t panels = bt_int_panels(t->n), k4 = bt_int_k4(t->k);
-    const uint8_t *w = const_of(p, t->panels, panels * bt_int_panel_bytes(t->k, t->bits));
-    const int32_t *colsum = const_of(p, t->colsum, (t->group ? 2 : 1) * 16 * panels * sizeof *colsum);
+    const uint64_t panels = bt_int_panels(t->n), k4 = bt_int_k4(t->k), matrices = matrices_of(p, t),
+                   bytes = panels * bt_int_panel_bytes(t->k, t->bits),
+                   sums = (t->group ? 2 : 1) * 16 * panels;
+    const uint8_t *w = const_of(p, t->panels, matrices * bytes);
+    const int32_t *colsum = const_of(p, t->colsum, matrices * sums * sizeof *colsum);
     if (!w) return BAD("panels names no constant that fits");
     if (!colsum) return BAD("colsum names no constant that fits");
-    const bool fit =
-        p->is_known ||
-        (t->palette_run ? palettes_fit(w, colsum, panels, t, bt_pkg_const_at(p, t->groups))
-         : t->group ? planes_fit(w, colsum, panels, k4, t->bits, bt_pkg_const_at(p, t->groups), t->group / 4)
-                    : weights_fit(w, colsum, panels, k4, t->bits));
+    const void *const of = t->groups ? bt_pkg_const_at(p, t->groups) : NULL;
+    bool fit = true;
+    for (uint64_t m = 0; m < matrices && fit && !p->is_known; m++, w += bytes, colsum += sums)
+        fit = t->palette_run
+                  ? palettes_fit(w, colsum, panels, t,
+                                 (const int8_t *)of + m * ((panels * (t->k / t->palette_run)) << t->bits))
+              : t->group ? planes_fit(w, colsum, panels, k4, t->bits,
+                                      (const bt_int_group *)of + m * panels * (t->k / t->group), t->group / 4)
+                         : weights_fit(w, colsum, panels, k4, t->bits);
     return fit ? BT_OK : BAD("a weight is out of range, or colsum is not the sum of the weights");
 }
 
 static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
-    const uint64_t panels = bt_int_panels(t->n), f16_bytes = bt_matmul_packed_elems(t->n, t->k) * 2;
+    const uint64_t matrices = matrices_of(p, t), panels = bt_int_panels(t->n) * matrices,
+                   f16_bytes = bt_matmul_packed_elems(t->n, t->k) * 2 * matrices;
     if (t->norm_q != BT_PKG_NONE || t->norm_shift) return BAD("norm_q or norm_shift are given for a matrix");
-    if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n, true))
+    if (t->bias != BT_PKG_NONE && !has_floats(p, t->bias, t->n * matrices, true))
         return BAD("bias names no constant that fits");
     if (t->bits == 16) {
         if (!has_bytes(p, t->panels, f16_bytes)) return BAD("panels names no constant that fits");
@@ -537,8 +587,8 @@ static bt_err check_matrix(const bt_pkg *p, uint32_t i, const bt_pkg_tensor *t, 
     if (e == BT_OK) e = check_palettes(p, i, t, fault);
     if (e == BT_OK) e = check_panels(p, i, t, fault);
     if (e < 0) return e;
-    if (!has_floats(p, t->wscale, t->n, false) &&
-        (t->group || t->palette_run || !has_floats(p, t->wscale, 1, false)))
+    if (!has_floats(p, t->wscale, t->n * matrices, false) &&
+        (t->group || t->palette_run || !has_floats(p, t->wscale, matrices, false)))
         return BAD("wscale names no constant that fits");
     if (!has_floats(p, t->oscale, 16 * panels, false)) return BAD("oscale names no constant that fits");
     if (t->f16_panels != BT_PKG_NONE &&
@@ -686,5 +736,6 @@ bt_err bt_pkg_check_data(const bt_pkg *p, bt_pool *pool, bt_fault *fault)
     bt_err e;
     if ((e = check_header(p, fault)) < 0) return e;
     if ((e = check_sites(p, fault)) < 0) return e;
+    if ((e = check_experts(p, fault)) < 0) return e;
     return check_tensors(p, pool, fault);
 }

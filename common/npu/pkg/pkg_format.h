@@ -1,5 +1,6 @@
 #ifndef BT_NPU_PKG_FORMAT_H
 #define BT_NPU_PKG_FORMAT_H
+#include <stdbool.h>
 #include <stdint.h>
 #include "graph/op_list.h"
 #include "model/model.h"
@@ -14,7 +15,7 @@
 #define BT_PKG_MAGIC   "BATONNPU"
 #define BT_PKG_NONE    UINT32_MAX /* an index that names nothing */
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
-enum { BT_PKG_VERSION = 3, BT_PKG_ALIGN = 64 };
+enum { BT_PKG_VERSION = 4, BT_PKG_ALIGN = 64 };
 /* The limits of a package, each far above what a real one needs; a package beyond one is refused. LIVE: places of one
  * plan alive at once. ALL_INSTS: instructions and places over all programs, which bounds the time of the check.
  * UNPACKED: instructions and places that are unpacked into memory. */
@@ -113,12 +114,37 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
         };
         bt_rules rules; /* the same members (model/model.h) */
     };
-    uint8_t reserved[60]; /* zero */
+    /* Experts (below); all 0: layers have none. A row chooses experts_used of `experts`. routers: constant, f32
+       [layers, experts, dim]. expert_sites: constant, bt_pkg_expert [layers][2][experts], of the inputs of gate and up,
+       then of down */
+    uint32_t experts, experts_used, routers, expert_sites;
+    uint8_t reserved[44]; /* zero */
 } bt_pkg_header;
 /* A layer's window (0: it sees all positions), and where its table begins in rope_cos and rope_sin, in elements. */
 uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer);
 uint64_t bt_pkg_rope_at(const bt_pkg_header *h, uint32_t layer);
 uint32_t bt_pkg_rope_tables(const bt_pkg_header *h);
+
+/* Experts. Where a package has them, gate, up and down of each layer are `experts` matrices of n x k each, and each
+ * constant of the tensor has that of expert e behind that of expert e - 1. Bits, shadow, hot columns and pruned of the
+ * inputs are the site's, scales and zero points each expert's own.
+ *
+ * A device has the programs of an expert for 1, 2, 4 .. rows, and for as many as the program has
+ * (bt_pkg_expert_rows). Rows are gathered by expert. Those of one expert run in the smallest of its programs that holds
+ * them; a row chooses an expert once, so there always is one. */
+typedef struct bt_pkg_expert { /* 16 bytes */
+    float scale, inv_scale;    /* as of a site */
+    uint32_t rows;             /* so many rows of the calibration chose the expert */
+    int16_t zero;              /* as of a site */
+    uint16_t is_rare; /* 1: fewer than BT_PKG_EXPERT_ROWS rows, so the numbers are the site's, which are those of
+                         the layer's experts together */
+} bt_pkg_expert;
+enum { BT_PKG_EXPERT_ROWS = 32 };
+/* The rows of the smallest program of an expert that holds so many of a program of seq rows; 0 for 0. */
+uint32_t bt_pkg_expert_rows(uint32_t seq, uint32_t rows);
+/* Whether a weight (bt_weight) is the experts', and how many matrices it is: experts, or 1. */
+bool bt_pkg_is_of_experts(const bt_pkg_header *h, uint32_t weight);
+uint32_t bt_pkg_matrices(const bt_pkg_header *h, uint32_t weight);
 
 /* How a query head chooses positions in sparse attention. */
 typedef struct bt_pkg_head { /* 16 bytes */
@@ -297,8 +323,8 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
 /* The instructions. Their numbers stand in graph/op_list.h, the forms of what each reads and writes in
  * npu/pkg/pkg_ops.h.
  *
- * In floats, numbers 1 to 11, 18 and 19: the operators of bt_op_kind, in0, in1 -> out, f32 rows of the companion, or of
- * the NPU on NPU_FLOAT:
+ * In floats, numbers 1 to 11 and 18 to 24: the operators of bt_op_kind, in0, in1 -> out, f32 rows of the companion, or
+ * of the NPU on NPU_FLOAT:
  *   ROTATE        arg: a bt_rotation (model/weight.h); R1 runs on the companion only
  *   RMSNORM       tensor: the weight (NONE: all weights are 1)
  *   LAYERNORM     the same, with as many biases behind the weights (NONE: 0)
@@ -307,6 +333,10 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
  *   KV_STORE      in0 = k, in1 = v
  *   ATTENTION     in0 = q; arg: the slice (npu/pkg/pkg_layout.h); all slices follow each other
  *   SELECT_ROWS   elements of 4 bytes of any type
+ *   ROUTE         out: routes (graph/companion.h), by the layer's router
+ *   GATHER_ROWS   in1: routes; out: rows by expert
+ *   EXPERTS_F16   LINEAR_F16 of rows by expert
+ *   MIX_ROWS      in0: rows by expert; in1: routes
  *
  * Conversions between the companion and the NPU. The unit of an s16 is the output scale of `tensor`, or a16_scale of
  * `site` (the o site, for attention's output); the other one is NONE. The unit of an s32 is the scale of `site`, or
@@ -321,13 +351,14 @@ typedef enum bt_pkg_order { BT_PKG_ORDER_NONE, BT_PKG_ORDER_WEIGHTS, BT_PKG_ORDE
  *   ROUND16       NPU_FLOAT only: rounds to float_form
  *   LINEAR        in0 (planes, aux as QUANTISE wrote them) -> out f32, by the companion's epilogue; tensor; arg: the
  *                 loop order and the part of the output matrix (npu/pkg/pkg_layout.h)
+ *   EXPERTS       LINEAR of rows by expert
  *
  * For the device's driver:
  *   SESSION       the device maps session `arg` in place of the session before; params: the cost in ns. No operands, no
  *                 layer. A package with one session has no SESSION
  *
  * In integers:
- *   INT_LINEAR     as LINEAR -> out s16 (requantised)
+ *   INT_LINEAR, INT_EXPERTS   as LINEAR and EXPERTS -> out s16 (requantised)
  *   INT_RMSNORM    in0 s32 -> out s32 in units of site's scale; tensor
  *   INT_ROPE, INT_QK_NORM   s16 in place; arg: heads
  *   INT_ATTENTION  in0 = q s16 -> out s16; arg: as ATTENTION
@@ -349,7 +380,8 @@ const char *bt_pkg_op_name(bt_pkg_op op); /* "embed", "int_linear", ...; "?" */
  * place do not overlap. */
 typedef struct bt_pkg_inst {           /* 88 bytes */
     uint8_t op, unit, group, out_rows; /* group: of linears, this and the next group - 1 share in0 and may run as one,
-                                          in any order; else 1. out_rows: 1: rows of OUT, 0: rows of SEQ */
+                                          in any order; else 1. out_rows: 1: rows of OUT, 0: rows of SEQ,
+                                          1 + n: n rows for each row of SEQ, those of its experts */
     uint32_t layer;                    /* UINT32_MAX outside layers */
     uint32_t tensor, site;             /* or NONE */
     uint32_t arg, cluster;
@@ -375,7 +407,8 @@ static inline uint64_t bt_pkg_shadow_bytes(uint64_t rows, uint64_t k)
  *   INT_ATTENTION         m[0]: logit; m[1]: out; k_shift, v_shift
  *   INT_SILU_MUL, INT_GELU_MUL   m[0]: gate; m[1]: out
  *   INT_ADD, INT_ROTATE   m[0]: mul
- *   INT_ROPE, INT_SPLIT, INT_LINEAR   none */
+ *   INT_ROPE, INT_SPLIT, INT_LINEAR, INT_EXPERTS   none
+ * Rows by expert have so many for each expert, one behind the other. */
 typedef struct bt_pkg_int_params {
     int32_t m[4];
     uint8_t s[4];

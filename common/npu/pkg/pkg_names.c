@@ -9,7 +9,8 @@ _Static_assert(sizeof(bt_pkg_table) == 16 && sizeof(bt_pkg_rotation) == 24 && si
                "package header");
 _Static_assert(sizeof(bt_pkg_const) == 40 && sizeof(bt_pkg_tensor) == 96 && sizeof(bt_pkg_site) == 64,
                "package tables");
-_Static_assert(sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 && sizeof(bt_pkg_place) == 32,
+_Static_assert(sizeof(bt_pkg_expert) == 16 && sizeof(bt_pkg_row) == 32 && sizeof(bt_pkg_program) == 64 &&
+                   sizeof(bt_pkg_place) == 32,
                "package tables");
 _Static_assert(sizeof(bt_pkg_piece) == 32, "package instructions");
 _Static_assert(sizeof(bt_pkg_inst) == 88 && sizeof(bt_pkg_int_params) == 64, "package instructions");
@@ -81,6 +82,23 @@ uint32_t bt_pkg_columns(const bt_pkg_header *h, const bt_pkg_program *p, uint32_
 {
     const uint32_t window = bt_pkg_window(h, layer);
     return window && window + p->seq - 1 < p->ctx ? window + p->seq - 1 : p->ctx;
+}
+
+bool bt_pkg_is_of_experts(const bt_pkg_header *h, uint32_t weight)
+{
+    return h->experts && (weight == BT_WEIGHT_GATE || weight == BT_WEIGHT_UP || weight == BT_WEIGHT_DOWN);
+}
+
+uint32_t bt_pkg_matrices(const bt_pkg_header *h, uint32_t weight)
+{
+    return bt_pkg_is_of_experts(h, weight) ? h->experts : 1;
+}
+
+uint32_t bt_pkg_expert_rows(uint32_t seq, uint32_t rows)
+{
+    uint32_t n = rows > 0;
+    while (n < rows) n *= 2;
+    return n < seq ? n : seq;
 }
 
 uint32_t bt_pkg_rope_tables(const bt_pkg_header *h) { return bt_rules_rope_tables(&h->rules); }

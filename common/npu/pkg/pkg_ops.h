@@ -15,7 +15,8 @@
  *   RESIDUAL   s32 in units of residual_scale
  *   WIDE       s32 in units of a site's scale
  *   S16        s16 in units of a tensor's output scale, or of a site's a16_scale
- *   PLANES     s8, or hi and lo planes; and the shadow */
+ *   PLANES     s8, or hi and lo planes; and the shadow
+ *   ROUTES     what ROUTE makes (graph/companion.h) */
 typedef enum bt_pkg_form {
     BT_PKG_FORM_NONE,
     BT_PKG_FORM_F32,
@@ -24,6 +25,7 @@ typedef enum bt_pkg_form {
     BT_PKG_FORM_WIDE,
     BT_PKG_FORM_S16,
     BT_PKG_FORM_PLANES,
+    BT_PKG_FORM_ROUTES,
     BT_PKG_FORMS
 } bt_pkg_form;
 /* Bytes of an element; of one plane for PLANES. */
@@ -92,7 +94,15 @@ static inline const bt_pkg_op_info *bt_pkg_op_info_of(uint32_t op)
 bt_pkg_op bt_pkg_op_in_floats(bt_op_kind kind);
 bt_pkg_op bt_pkg_op_in_integers(bt_op_kind kind);
 
-static inline bool bt_pkg_is_linear(const bt_pkg_inst *i) { return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_MATRIX; }
+/* Whether the instruction is a product with matrices, and whether it is one of rows by expert. */
+static inline bool bt_pkg_is_linear(const bt_pkg_inst *i)
+{
+    return bt_pkg_op_info_of(i->op)->price == BT_PRICED_MATRIX;
+}
+static inline bool bt_pkg_is_experts(const bt_pkg_inst *i)
+{
+    return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_EXPERTS;
+}
 static inline bool bt_pkg_is_npu_linear(const bt_pkg_inst *i)
 {
     return bt_pkg_is_linear(i) && i->unit != BT_PKG_COMPANION;
@@ -100,6 +110,18 @@ static inline bool bt_pkg_is_npu_linear(const bt_pkg_inst *i)
 static inline bool bt_pkg_is_attention(const bt_pkg_inst *i)
 {
     return bt_pkg_op_info_of(i->op)->shape == BT_SHAPE_ATTEND;
+}
+/* Whether the instruction's rows are those of OUT; or a row for each expert of a row. */
+static inline bool bt_pkg_is_out(const bt_pkg_inst *i) { return i->out_rows == 1; }
+static inline bool bt_pkg_is_by_expert(const bt_pkg_inst *i) { return i->out_rows > 1; }
+/* Rows of the instruction in a program of so many rows of SEQ and OUT. */
+static inline uint64_t bt_pkg_rows_at(const bt_pkg_inst *i, uint64_t seq, uint64_t out)
+{
+    return bt_pkg_is_out(i) ? out : bt_pkg_is_by_expert(i) ? seq * (i->out_rows - 1u) : seq;
+}
+static inline uint64_t bt_pkg_rows_of(const bt_pkg_inst *i, const bt_pkg_program *p)
+{
+    return bt_pkg_rows_at(i, p->seq, p->out);
 }
 /* Whether the instruction reads, or writes, 16-bit floats of the NPU. */
 static inline bool bt_pkg_reads_float16(const bt_pkg_inst *i)

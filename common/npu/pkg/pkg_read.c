@@ -182,6 +182,8 @@ bt_err bt_pkg_check_model(const bt_pkg *p, const bt_model *m, bt_fault *fault)
         {"rope_neox", !!(h->flags & BT_PKG_FLAG_NEOX), hp->rope_neox},
         {"qkv_bias", !!(h->flags & BT_PKG_FLAG_QKV_BIAS), hp->qkv_bias},
         {"qk_norm", !!(h->flags & BT_PKG_FLAG_QK_NORM), hp->qk_norm},
+        {"experts", h->experts, hp->experts},
+        {"experts_used", h->experts_used, hp->experts_used},
         {"tied_output", !!(h->flags & BT_PKG_FLAG_TIED), hp->tied_output},
     };
     for (size_t i = 0; i < sizeof field / sizeof *field; i++)

@@ -2,6 +2,7 @@
 #include "npu/pkg/pkg_private.h"
 #include "base/hash.h"
 #include "model/model.h"
+#include "npu/pkg/recipe.h"
 
 #include <string.h>
 
@@ -42,6 +43,14 @@ const void *bt_pkg_const_at(const bt_pkg *p, uint32_t index)
     return p->kept ? p->kept->constant[index] : p->bytes + bt_pkg_consts(p)[index].offset;
 }
 
+const bt_pkg_expert *bt_pkg_expert_of(const bt_pkg *p, uint32_t layer, uint32_t kind, uint32_t expert)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    if (!h->experts || (kind != BT_SITE_UP && kind != BT_SITE_DOWN)) return NULL;
+    const bt_pkg_expert *all = bt_pkg_const_at(p, h->expert_sites);
+    return &all[((size_t)layer * 2 + (kind == BT_SITE_DOWN)) * h->experts + expert];
+}
+
 void bt_pkg_digest(uint8_t ret[16], const bt_pkg_header *h, const void *const table[BT_PKG_TABLES])
 {
     bt_hash_stream s;
@@ -76,6 +85,7 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (some[i]) count(refs, consts, &some[i], 1);
     if (h->r4.base) COUNT(h->r4.h_base, h->r4.sign);
+    if (h->experts) COUNT(h->routers, h->expert_sites);
     if (h->sparse_ppm) COUNT(h->sparse_heads, h->sparse_rotation.h_base, h->sparse_rotation.sign);
     for (uint32_t i = 0; i < h->tensors.count; i++) {
         const bt_pkg_tensor *t = &tensors[i];

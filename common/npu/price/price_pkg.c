@@ -190,13 +190,13 @@ static void add_fixed(body *b, bt_price_pkg *p, uint32_t program, size_t stage, 
                       const bt_stage_chunk *c)
 {
     const bt_stage_inst r = bt_stage_inst_cost(&p->engines, p->pkg, program, i, c);
-    uint64_t *first = i->out_rows ? b->tail_first : b->first,
-             *all = i->out_rows ? &b->tail_first_ns : &b->first_ns;
+    const bool is_out = bt_pkg_is_out(i);
+    uint64_t *first = is_out ? b->tail_first : b->first, *all = is_out ? &b->tail_first_ns : &b->first_ns;
     b->ns[stage] = bt_time_plus(b->ns[stage], r.ns);
     first[stage] = bt_time_plus(first[stage], r.first_ns);
     *all = bt_time_plus(*all, r.first_ns);
     add_inst(&b->sum, p, i, &r);
-    if (i->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, r.ns);
+    if (is_out) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, r.ns);
 }
 
 /* Adds what a stage begins with: the wait for the other engine, and a dispatch. */
@@ -207,7 +207,7 @@ static void add_begin(body *b, bt_price_pkg *p, size_t stage, const bt_pkg_inst 
     b->ns[stage] = bt_time_plus(wait, dispatch);
     add_part(&b->sum, BT_PRICE_PKG_SYNC, BT_TERM_FIXED, wait);
     add_part(&b->sum, BT_PRICE_PKG_NPU, BT_TERM_FIXED, dispatch);
-    if (first->out_rows) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, b->ns[stage]);
+    if (bt_pkg_is_out(first)) b->sum.tail_ns = bt_time_plus(b->sum.tail_ns, b->ns[stage]);
 }
 
 static bt_err fill(body *b, bt_price_pkg *p, uint32_t program, const bt_stage_chunk *c, bt_fault *fault)

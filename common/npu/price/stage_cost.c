@@ -12,32 +12,46 @@ static uint32_t kv_bits(const bt_stage_engines *e) { return e->kv_elem_bits ? e-
 
 static uint64_t rows_of(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
-    return i->out_rows ? bt_pkg_programs(p)[program].out : c->rows;
+    return bt_pkg_rows_at(i, c->rows, bt_pkg_programs(p)[program].out);
 }
 
 /* ---- linears ---- */
-
-static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint64_t rows,
-                             const bt_stage_chunk *c)
-{
-    const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
-    const uint32_t inputs = i->site == BT_PKG_NONE ? 16 : bt_pkg_sites(p)[i->site].bits;
-    return (bt_time_matrix){
-        .rows = rows,
-        .inputs = i->in_width,
-        .outputs = i->out_width,
-        .weight_bits = t->palette_run ? 8 : t->bits,
-        .input_bits = inputs,
-        .group = t->group,
-        .weight_bytes = t->palette_run ? bt_time_palette_bytes(i->in_width, i->out_width, t->bits) : 0,
-        .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
-}
 
 /* Stored bytes of so many outputs of a matrix. */
 static uint64_t stored_bytes(const bt_time_matrix *m, uint64_t outputs)
 {
     return m->weight_bytes ? bt_time_scale(m->weight_bytes, outputs, m->outputs)
                            : bt_time_scale(m->inputs * outputs, m->weight_bits, 8);
+}
+
+/* EXPERTS as one product. Rows choose as many experts as they can, alike, as in the forecast of a step
+ * (bt_price_step_at): the weights of these are read, and each computes the rows of its program that holds its
+ * share. */
+static void by_expert(bt_time_matrix *m, const bt_pkg *p, const bt_stage_chunk *c)
+{
+    const bt_pkg_header *h = bt_pkg_header_of(p);
+    const uint64_t chosen = bt_time_experts(h->experts, m->rows);
+    const uint64_t bytes = stored_bytes(m, m->outputs);
+    m->rows = chosen * bt_pkg_expert_rows((uint32_t)c->rows, (uint32_t)((m->rows + chosen - 1) / chosen));
+    m->weight_bytes = bt_time_times(bytes, chosen);
+}
+
+static bt_time_matrix matrix(const bt_pkg *p, uint32_t program, const bt_pkg_inst *i, uint64_t rows,
+                             const bt_stage_chunk *c)
+{
+    const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i->tensor];
+    const uint32_t inputs = i->site == BT_PKG_NONE ? 16 : bt_pkg_sites(p)[i->site].bits;
+    bt_time_matrix m = {.rows = rows,
+                        .inputs = i->in_width,
+                        .outputs = i->out_width,
+                        .weight_bits = t->palette_run ? 8 : t->bits,
+                        .input_bits = inputs,
+                        .group = t->group,
+                        .weight_bytes =
+                            t->palette_run ? bt_time_palette_bytes(i->in_width, i->out_width, t->bits) : 0,
+                        .spill_bytes = bt_plan_spilled(p, program, i, (uint32_t)c->ctx)};
+    if (bt_pkg_is_experts(i)) by_expert(&m, p, c);
+    return m;
 }
 
 /* ns of the first use of so many outputs of m on an engine. */

@@ -4,6 +4,7 @@
 #include "device/schedule.h"
 #include "device/split.h"
 #include "npu/lower/stages.h"
+#include "npu/pkg/pkg_ops.h"
 
 /* The one price of an instruction on an NPU and its companion: the operators of device/time.h, with sizes and places
  * from the package. Prices are modelled, in nanoseconds, and end at INT64_MAX.
@@ -44,7 +45,7 @@ bt_stage_inst bt_stage_inst_cost(const bt_stage_engines *e, const bt_pkg *p, uin
 /* Whether the instruction's first use is due in this chunk. */
 static inline bool bt_stage_is_first_use(const bt_pkg_inst *i, const bt_stage_chunk *c)
 {
-    return c->is_first || i->out_rows;
+    return c->is_first || bt_pkg_is_out(i);
 }
 /* ns that stage j waits for the other engine: bt_time_sync behind a stage of the other engine, else 0. */
 uint64_t bt_stage_sync(const bt_stage_engines *e, const bt_stage *stage, size_t j);

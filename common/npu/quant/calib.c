@@ -44,6 +44,12 @@ struct bt_calib {
     const bt_calib_reader *reader; /* NULL: figures are taken */
     window *window;
     size_t windows, total; /* tokens of all windows */
+    /* Experts: figures of those of the layer that runs, [2][experts], of the inputs of gate and up, then of
+     * down */
+    bt_calib_expert_fn *expert_fn;
+    void *expert_ud;
+    bt_calib_site *expert;
+    uint32_t *begin; /* [experts + 1]: which rows of the window are each expert's, by the last ROUTE */
     const window *now;
     size_t layer, step_begin, step_end; /* of the program that runs */
 };
@@ -138,6 +144,13 @@ void bt_calib_free(bt_calib *c)
         free(c->stats.site[i].column_sum);
         free(c->stats.site[i].sample);
     }
+    for (size_t i = 0; c->expert && i < 2 * (size_t)c->m->hp.experts; i++) {
+        free(c->expert[i].hist);
+        free(c->expert[i].column_max);
+        free(c->expert[i].column_end);
+    }
+    free(c->expert);
+    free(c->begin);
     free(c->stats.site);
     free(c->stats.out_max);
     free(c->stats.attention_max);
@@ -171,6 +184,23 @@ static void raise_to(float *max, const float *x, size_t count)
     *max = from_bits(worst);
 }
 
+/* Adds a row to a site's histogram, sums and ends. */
+static void add_row(bt_calib_site *s, const float *v)
+{
+    double square = 0;
+    for (size_t i = 0; i < s->k; i++) {
+        s->hist[(signbit(v[i]) ? BT_CALIB_BINS : 0) + (magnitude(v[i]) >> 15)]++;
+        square += (double)v[i] * v[i];
+        s->column_max[i] = magnitude(v[i]) > magnitude(s->column_max[i]) ? fabsf(v[i]) : s->column_max[i];
+    }
+    s->square += square;
+    for (size_t i = 0; i < s->k; i++) {
+        s->column_end[i] = v[i] < s->column_end[i] ? v[i] : s->column_end[i];
+        s->column_end[s->k + i] = v[i] > s->column_end[s->k + i] ? v[i] : s->column_end[s->k + i];
+    }
+    s->count += s->k;
+}
+
 static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
 {
     bt_calib_site *s = &c->stats.site[index];
@@ -180,24 +210,32 @@ static void watch_rows(bt_calib *c, uint32_t index, const float *x, size_t t)
     }
     for (size_t row = 0; row < t; row++) {
         const float *v = x + row * s->k;
-        double square = 0;
-        for (size_t i = 0; i < s->k; i++) {
-            s->hist[(signbit(v[i]) ? BT_CALIB_BINS : 0) + (magnitude(v[i]) >> 15)]++;
-            square += (double)v[i] * v[i];
-            s->column_max[i] = magnitude(v[i]) > magnitude(s->column_max[i]) ? fabsf(v[i]) : s->column_max[i];
-        }
-        s->square += square;
-        for (size_t i = 0; i < s->k; i++) {
-            s->column_end[i] = v[i] < s->column_end[i] ? v[i] : s->column_end[i];
-            s->column_end[s->k + i] = v[i] > s->column_end[s->k + i] ? v[i] : s->column_end[s->k + i];
-        }
+        add_row(s, v);
         for (size_t i = 0; row > 0 && i < s->k; i++) s->column_sum[i] += (double)v[i];
         if (s->samples < BT_CALIB_SAMPLES &&
             c->now->first + row == (2 * s->samples + 1) * c->total / (2 * BT_CALIB_SAMPLES))
             memcpy(s->sample + s->samples++ * s->k, v, s->k * sizeof *v);
     }
-    s->count += t * s->k;
     s->sum_rows += t - 1;
+}
+
+/* Notes which rows of the window are each expert's: rows are gathered by expert. */
+static void watch_routes(bt_calib *c, const bt_step *step, const float *routes, size_t rows)
+{
+    const bt_hparams *hp = &c->m->hp;
+    memset(c->begin, 0, ((size_t)hp->experts + 1) * sizeof *c->begin);
+    for (size_t r = 0; r < rows; r++) {
+        const uint32_t *number = (const uint32_t *)(const void *)(routes + r * step->out_width);
+        for (uint32_t i = 0; i < hp->experts_used; i++) c->begin[number[i] + 1]++;
+    }
+    for (uint32_t e = 0; e < hp->experts; e++) c->begin[e + 1] += c->begin[e];
+}
+
+static void watch_experts(bt_calib *c, uint32_t kind, const float *x)
+{
+    bt_calib_site *of = c->expert + (kind == BT_SITE_DOWN ? c->m->hp.experts : 0);
+    for (uint32_t e = 0; e < c->m->hp.experts; e++)
+        for (uint32_t r = c->begin[e]; r < c->begin[e + 1]; r++) add_row(&of[e], x + r * of[e].k);
 }
 
 static void watch_linear(bt_calib *c, const bt_step *step, const float *in, const float *out, size_t rows)
@@ -205,8 +243,11 @@ static void watch_linear(bt_calib *c, const bt_step *step, const float *in, cons
     const uint32_t layers = c->m->hp.layers;
     const bt_weight first = bt_arch_is_gated(c->m->hp.arch) ? BT_WEIGHT_GATE : BT_WEIGHT_UP;
     if (step->weight == BT_WEIGHT_Q || step->weight == BT_WEIGHT_O || step->weight == first ||
-        step->weight == BT_WEIGHT_DOWN)
-        watch_rows(c, bt_pkg_site_index(layers, step->layer, bt_pkg_site_of(step->weight)), in, rows);
+        step->weight == BT_WEIGHT_DOWN) {
+        const uint32_t kind = bt_pkg_site_of(step->weight);
+        watch_rows(c, bt_pkg_site_index(layers, step->layer, kind), in, rows);
+        if (step->kind == BT_OP_EXPERTS && c->expert && !c->reader) watch_experts(c, kind, in);
+    }
     if (!c->reader)
         raise_to(&c->stats.out_max[bt_pkg_tensor_index(layers, step->layer, step->weight)], out,
                  rows * step->out_width);
@@ -219,6 +260,28 @@ bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault)
     return c->stats.op_max ? BT_OK : bt_fail(fault, BT_ENOMEM, "out of memory watching operators");
 }
 
+bt_err bt_calib_watch_experts(bt_calib *c, bt_calib_expert_fn *fn, void *ud, bt_fault *fault)
+{
+    const bt_hparams *hp = &c->m->hp;
+    bool made = true;
+    c->expert_fn = fn;
+    c->expert_ud = ud;
+    if (!hp->experts || c->expert) return BT_OK;
+    c->begin = calloc((size_t)hp->experts + 1, sizeof *c->begin);
+    c->expert = calloc(2 * (size_t)hp->experts, sizeof *c->expert);
+    for (size_t i = 0; made && c->expert && i < 2 * (size_t)hp->experts; i++) {
+        bt_calib_site *s = &c->expert[i];
+        s->k = i < hp->experts ? hp->dim : hp->ffn;
+        s->hist = calloc(2 * BT_CALIB_BINS, sizeof *s->hist);
+        s->column_max = calloc(s->k, sizeof *s->column_max);
+        s->column_end = calloc(2 * s->k, sizeof *s->column_end);
+        made = s->hist && s->column_max && s->column_end;
+    }
+    return made && c->begin && c->expert
+               ? BT_OK
+               : bt_fail(fault, BT_ENOMEM, "out of memory for the figures of %u experts", hp->experts);
+}
+
 /* A program has one step for each operator, in the graph's order. The KV store has no `out`:
  * its tensor gets the greatest magnitude that it was given so far. */
 static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t count)
@@ -228,6 +291,7 @@ static void watch_op(bt_calib *c, const bt_step *step, const float *out, size_t 
     for (int i = 0; i < 2; i++)
         if (step->in[i] != BT_GRAPH_NO_TENSOR) raise_to(most, &w->tensor_max[step->in[i]], 1);
     *made = 0;
+    if (step->kind == BT_OP_ROUTE) return; /* routes are no values */
     if (out) raise_to(made, out, count);
     else *made = *most;
     raise_to(most, made, 1);
@@ -242,7 +306,7 @@ static void watch_tail(bt_calib *c)
     float *most = c->stats.op_max;
     for (size_t i = g->op_tail; i < g->ops; i++) {
         most[i] = head;
-        if (g->op[i].kind != BT_OP_LINEAR) raise_to(&most[i], &most[g->op_tail - 1], 1);
+        if (!bt_op_is_linear(&g->op[i])) raise_to(&most[i], &most[g->op_tail - 1], 1);
     }
 }
 
@@ -265,7 +329,8 @@ static void watch(void *ud, const bt_step *step, const float *in, const float *o
         c->reader->steps(c->reader->ud, step, in, out, rows, &c->kv);
         return;
     }
-    if (step->kind == BT_OP_LINEAR) watch_linear(c, step, in, out, rows);
+    if (step->kind == BT_OP_ROUTE && c->expert) watch_routes(c, step, out, rows);
+    if (bt_op_infos[step->kind].price == BT_PRICED_MATRIX) watch_linear(c, step, in, out, rows);
     if ((size_t)(step - c->now->program->step) + 1 == c->graph->op_tail) {
         const bool by_mean = bt_arch_of(hp->arch)->norm == BT_ARCH_MEAN;
         (by_mean ? c->kernels->layernorm
@@ -339,23 +404,41 @@ static bt_err run_window(bt_calib *c, const window *w, uint32_t layer, bt_fault 
     return bt_walk_run(c->walk, w->program, w->arena, &io, fault);
 }
 
+static void clear_ends(bt_calib_site *site)
+{
+    memset(site->hist, 0, 2 * BT_CALIB_BINS * sizeof *site->hist);
+    memset(site->column_max, 0, site->k * sizeof *site->column_max);
+    memset(site->column_end, 0, 2 * site->k * sizeof *site->column_end);
+    site->count = 0;
+    site->square = 0;
+}
+
 static void clear(bt_calib_stats *s, uint32_t layers, size_t ops)
 {
     for (size_t i = 0; i < s->sites; i++) {
         bt_calib_site *site = &s->site[i];
-        memset(site->hist, 0, 2 * BT_CALIB_BINS * sizeof *site->hist);
-        memset(site->column_max, 0, site->k * sizeof *site->column_max);
-        memset(site->column_end, 0, 2 * site->k * sizeof *site->column_end);
+        clear_ends(site);
         memset(site->column_sum, 0, site->k * sizeof *site->column_sum);
         site->sum_rows = 0;
-        site->count = 0;
         site->samples = 0;
-        site->square = 0;
     }
     memset(s->out_max, 0, ((size_t)layers * BT_PKG_LAYER_TENSORS + 2) * sizeof *s->out_max);
     memset(s->attention_max, 0, layers * sizeof *s->attention_max);
     s->residual_max = 0;
     if (s->op_max) memset(s->op_max, 0, ops * sizeof *s->op_max);
+}
+
+/* Hands on the figures of a layer's experts, and clears them for the next layer. */
+static void experts_done(bt_calib *c, uint32_t layer)
+{
+    const uint32_t experts = c->m->hp.experts;
+    for (uint32_t i = 0; c->expert && i < 2 * experts; i++) {
+        bt_calib_site *s = &c->expert[i];
+        s->max = 0;
+        raise_to(&s->max, s->column_max, s->k);
+        c->expert_fn(c->expert_ud, layer, i < experts ? BT_SITE_UP : BT_SITE_DOWN, i % experts, s);
+        clear_ends(s);
+    }
 }
 
 /* Each layer runs over all windows before the next, so that one layer's weights are in memory at a time. */
@@ -369,6 +452,7 @@ static bt_err run(bt_calib *c, const int32_t *ids, size_t n, const bt_calib_read
         e = bt_weights_hold(c->weights, l, c->pool, fault);
         if (e == BT_OK && r && r->before) e = r->before(r->ud, l, fault);
         for (size_t i = 0; e == BT_OK && i < c->windows; i++) e = run_window(c, &c->window[i], l, fault);
+        if (e == BT_OK && !r) experts_done(c, l);
         if (e == BT_OK && r && r->after) e = r->after(r->ud, l, fault);
     }
     windows_done(c);

@@ -52,6 +52,11 @@ bt_err bt_calib_new(bt_calib **ret, const bt_model *m, bt_fold *fold, const bt_k
 void bt_calib_free(bt_calib *c); /* NULL is fine */
 /* Every bt_calib_measure after this call fills op_max. BT_ENOMEM. */
 bt_err bt_calib_watch_ops(bt_calib *c, bt_fault *fault);
+/* Every bt_calib_measure after this call hands on the figures of the inputs of each expert, when it is done with a
+ * layer: site->count / k rows chose the expert. They have k, count, max, hist, column_max and column_end; the rest is
+ * NULL or 0. A site's own figures are those of its layer's experts together. BT_ENOMEM. */
+typedef void bt_calib_expert_fn(void *ud, uint32_t layer, uint32_t kind, uint32_t expert, const bt_calib_site *site);
+bt_err bt_calib_watch_experts(bt_calib *c, bt_calib_expert_fn *fn, void *ud, bt_fault *fault);
 /* Runs ids through the model; blocks. *ret is valid until the next call on c. BT_EARG: fewer than 16 ids. BT_EFORMAT:
  * an input is not finite, or f16 cannot hold a folded weight. BT_ENOMEM. */
 bt_err bt_calib_measure(const bt_calib_stats **ret, bt_calib *c, const int32_t *ids, size_t n, bt_fault *fault);

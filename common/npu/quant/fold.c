@@ -89,7 +89,7 @@ bool bt_fold_smooths(const bt_fold *f, uint32_t kind)
 }
 
 void bt_fold_smooth(bt_fold *f, uint32_t site, const float *s) { f->smooth[site] = s; }
-size_t bt_fold_rows(const bt_fold *f) { return f->tensor->dim[1]; }
+size_t bt_fold_rows(const bt_fold *f) { return f->tensor->rows; }
 size_t bt_fold_width(const bt_fold *f) { return f->tensor->dim[0]; }
 
 static const float *smooth_of(const bt_fold *f, uint32_t layer, uint32_t kind)
@@ -126,7 +126,7 @@ static void input_side(const bt_fold *f, float *y, size_t n)
         bt_hadamard_apply(&f->r2, f->kernels, y, f->m->hp.heads, scratch);
     if (f->w == BT_WEIGHT_DOWN && f->r4.base > 0) bt_hadamard_apply(&f->r4, f->kernels, y, 1, scratch);
     for (size_t i = 0; f->input_smooth && i < k; i++) y[i] *= f->input_smooth[i];
-    for (size_t i = 0; f->output_smooth && i < k; i++) y[i] /= f->output_smooth[n];
+    for (size_t i = 0; f->output_smooth && i < k; i++) y[i] /= f->output_smooth[n % f->tensor->dim[1]];
 }
 
 static void read_part(void *ud, size_t part, size_t parts)
@@ -134,32 +134,35 @@ static void read_part(void *ud, size_t part, size_t parts)
     const bt_fold *f = ud;
     const size_t k = f->tensor->dim[0];
     size_t n0, n1;
-    bt_pool_slice(&n0, &n1, f->tensor->dim[1], 1, part, parts);
+    bt_pool_slice(&n0, &n1, bt_fold_rows(f), 1, part, parts);
     for (size_t n = n0; n < n1; n++) input_side(f, f->whole + n * k, n);
 }
 
+/* Columns of each matrix: of one, or of each expert. */
 static void rotate_part(void *ud, size_t part, size_t parts)
 {
     const bt_fold *f = ud;
     const size_t k = f->tensor->dim[0], n = f->tensor->dim[1];
     float *columns = f->columns + part * COLUMNS * n, scratch[BT_MODEL_MAX_DIM];
-    size_t k0, k1;
-    bt_pool_slice(&k0, &k1, k, COLUMNS, part, parts);
-    for (; k0 < k1; k0 += COLUMNS) {
-        const size_t count = k1 - k0 < COLUMNS ? k1 - k0 : COLUMNS;
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < count; j++) columns[j * n + i] = f->whole[i * k + k0 + j];
-        bt_hadamard_apply(&f->r1, f->kernels, columns, count, scratch);
-        for (size_t i = 0; i < n; i++)
-            for (size_t j = 0; j < count; j++) f->whole[i * k + k0 + j] = columns[j * n + i];
-    }
+    size_t begin, k1;
+    bt_pool_slice(&begin, &k1, k, COLUMNS, part, parts);
+    for (float *w = f->whole; w < f->whole + bt_fold_rows(f) * k; w += n * k)
+        for (size_t k0 = begin; k0 < k1; k0 += COLUMNS) {
+            const size_t count = k1 - k0 < COLUMNS ? k1 - k0 : COLUMNS;
+            for (size_t i = 0; i < n; i++)
+                for (size_t j = 0; j < count; j++) columns[j * n + i] = w[i * k + k0 + j];
+            bt_hadamard_apply(&f->r1, f->kernels, columns, count, scratch);
+            for (size_t i = 0; i < n; i++)
+                for (size_t j = 0; j < count; j++) w[i * k + k0 + j] = columns[j * n + i];
+        }
 }
 
 static bt_err make_whole(bt_fold *f, bt_fault *fault)
 {
     const size_t k = f->tensor->dim[0], n = f->tensor->dim[1], threads = bt_pool_threads(f->pool);
     size_t bytes, columns;
-    if (bt_mul_size(&bytes, n, k) && bt_mul_size(&bytes, bytes, sizeof *f->whole)) f->whole = malloc(bytes);
+    if (bt_mul_size(&bytes, bt_fold_rows(f), k) && bt_mul_size(&bytes, bytes, sizeof *f->whole))
+        f->whole = malloc(bytes);
     if (bt_mul_size(&columns, n, threads * COLUMNS * sizeof *f->columns)) f->columns = malloc(columns);
     if (f->whole && f->columns) {
         bt_pool_run(f->pool, read_part, f);
@@ -180,7 +183,8 @@ bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault)
     f->w = w;
     f->has_gamma = false;
     f->input_smooth = f->output_smooth = NULL;
-    const uint32_t site = bt_pkg_site_of(w);
+    /* a router reads what gate and up read */
+    const uint32_t site = w == BT_WEIGHT_ROUTER ? (uint32_t)BT_SITE_UP : bt_pkg_site_of(w);
     if (site == BT_PKG_NONE) {
         if (bt_pkg_site_after(w) != BT_PKG_NONE) f->output_smooth = smooth_of(f, layer, bt_pkg_site_after(w));
         return BT_OK;

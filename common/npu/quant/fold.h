@@ -12,14 +12,15 @@
  * inputs of its linears lose less when they become integers.
  *
  *   R1  rotates the residual stream. Norm weights g are folded into the matrices that read the norm's output, W' = W
- *       diag(g) R1^T for q, k, v, gate, up, output, and become ones. Matrices whose output is added to the stream are
- *       rotated, W' = R1 W for o, down. The embedding is not changed: its rows are rotated at run time. Without R1 norm
- *       weights stay vectors.
+ *       diag(g) R1^T for q, k, v, gate, up, router, output, and become ones. Matrices whose output is added to the
+ *       stream are rotated, W' = R1 W for o, down. The embedding is not changed: its rows are rotated at run time.
+ *       Without R1 norm weights stay vectors.
  *   R2  rotates each head of the attention's output, at run time: W' = W R2^T head by head for o. v is not changed, and
  *       so KV rows are not either.
  *   R4  rotates the input of down, silu(gate) * up, at run time: W' = W R4^T for down. This input is not smoothed then.
  *   s   smooths a site's input, x' = x / s, W' = W diag(s): the norm before the site becomes g / s (1 / s with R1). For
- *       down, row n of up is divided by s[n]. o is not smoothed.
+ *       down, row n of up is divided by s[n]. o is not smoothed. The router reads x' too. Experts share the s of
+ *       their layer's site.
  *
  * A norm by mean and variance stays as it is: R1 turns no mean into a mean, and its bias goes past its weights. R1 is
  * off, and no input behind such a norm is smoothed; nor is that of down where it is no product with up.
@@ -50,7 +51,7 @@ bool bt_fold_has_norm(const bt_fold *f, uint32_t layer, bt_weight w);
  * 0. BT_EARG: the architecture has no such weight; BT_ENOMEM. */
 bt_err bt_fold_begin(bt_fold *f, uint32_t layer, bt_weight w, bt_fault *fault);
 void bt_fold_row(const bt_fold *f, float *y, size_t n);
-size_t bt_fold_rows(const bt_fold *f); /* of the chosen matrix */
+size_t bt_fold_rows(const bt_fold *f); /* of the chosen matrix; of experts, of all their matrices */
 size_t bt_fold_width(const bt_fold *f);
 /* The folded weights as a source for bt_weights_open. */
 bt_weights_source bt_fold_source(bt_fold *f);

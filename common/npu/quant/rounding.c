@@ -19,6 +19,7 @@ typedef struct job {
     const bt_rounding_in *in;
     bt_rounding *out;
     float limit;
+    size_t first; /* the matrix's first row in the fold */
     atomic_bool failed, is_bad;
     float *max;                    /* [n]: greatest magnitude of a row */
     double *weight[2], *output[2]; /* [n]: sums of squares, [0] of the errors, [1] of the exact values */
@@ -46,7 +47,7 @@ static void max_part(void *ud, size_t part, size_t parts)
         return;
     }
     for (size_t n = n0; n < n1; n++) {
-        bt_fold_row(j->in->fold, row, n);
+        bt_fold_row(j->in->fold, row, j->first + n);
         j->max[n] = bt_rounding_loops()->max(row, j->out->k);
     }
     free(row);
@@ -156,7 +157,7 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
     const bt_gptq_grid grid = {.scale = s->scale, .offset = s->offset, .group = group,
                                .least = j->in->group && j->in->bits == 4 ? -8 : -j->limit, .most = j->limit};
     float *rounded = s->rounded;
-    for (size_t r = 0; r < count; r++) bt_fold_row(j->in->fold, s->rows + r * k, n0 + r);
+    for (size_t r = 0; r < count; r++) bt_fold_row(j->in->fold, s->rows + r * k, j->first + n0 + r);
     if (!choose_scales(j, s->scale, s->offset, &grid, s->rows, n0, count)) {
         atomic_store(&j->is_bad, true);
         return;
@@ -261,9 +262,11 @@ bt_err bt_rounding_make(bt_rounding *ret, const bt_rounding_in *in, bt_fault *fa
 {
     bt_rounding w = {0};
     job j = {.in = in, .out = &w, .limit = in->bits == 4 ? 7 : 127};
-    bt_err e = bt_fold_begin(in->fold, in->layer, in->weight, fault);
+    bt_err e = in->expert ? BT_OK : bt_fold_begin(in->fold, in->layer, in->weight, fault);
     if (e < 0) return e;
-    e = bt_rounding_sizes(&w, in, bt_fold_rows(in->fold), bt_fold_width(in->fold), fault);
+    const size_t rows = bt_fold_rows(in->fold) / (in->experts ? in->experts : 1);
+    j.first = in->expert * rows;
+    e = bt_rounding_sizes(&w, in, rows, bt_fold_width(in->fold), fault);
     if (e < 0 || (e = allocate(&w, &j, fault)) < 0) goto out;
     if (in->per_tensor) {
         bt_pool_run(in->pool, max_part, &j);

@@ -19,7 +19,9 @@ typedef struct bt_rounding_in {
     bt_fold *fold;
     uint32_t layer;
     bt_weight weight;
-    unsigned bits; /* 8 or 4 */
+    size_t expert, experts; /* one of so many matrices of the weight; experts 0: it is one matrix. Expert 0 comes first:
+                               the others stand on its bt_fold_begin */
+    unsigned bits;          /* 8 or 4 */
     bool per_tensor;
     size_t group;          /* inputs in a group, divides k; 0: no groups; not per tensor */
     unsigned palette_bits; /* 4 or 6, with bits 8 and without groups; 0: none */

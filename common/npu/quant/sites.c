@@ -112,6 +112,25 @@ static void choose_one(bt_pkg_site *s, const bt_calib_site *stats, const bt_reci
     s->outlier_columns = (float)beyond / (float)stats->k;
 }
 
+void bt_sites_expert(bt_pkg_expert *ret, uint32_t layer, uint32_t kind, const bt_calib_site *stats,
+                     const bt_recipe *recipe)
+{
+    const size_t at = (size_t)layer * BT_PKG_LAYER_SITES + kind;
+    bt_pkg_site s = planned(at, at + 2, (uint32_t)stats->k, recipe); /* no head */
+    choose_one(&s, stats, bt_recipe_of(recipe, layer, (bt_site_kind)kind));
+    *ret = (bt_pkg_expert){.scale = s.scale, .inv_scale = s.inv_scale, .zero = s.zero,
+                           .rows = (uint32_t)(stats->count / stats->k)};
+}
+
+void bt_sites_rare(bt_pkg_expert *expert, size_t experts, const bt_pkg_site *site)
+{
+    for (size_t e = 0; e < experts; e++) {
+        if (expert[e].rows >= BT_PKG_EXPERT_ROWS) continue;
+        expert[e] = (bt_pkg_expert){.scale = site->scale, .inv_scale = site->inv_scale, .zero = site->zero,
+                                    .rows = expert[e].rows, .is_rare = 1};
+    }
+}
+
 static double importance(const bt_pkg_site *site, size_t sites, size_t layer)
 {
     double worst = 0;

@@ -26,6 +26,11 @@ void bt_sites_plan(bt_pkg_site *site, size_t sites, const bt_hparams *hp, const 
  * pruned, with shadow=channel: the floor(prune * (layers + 1)) least important layers, later ones first among equals. A
  * layer's importance is the greatest max / clip of its sites; the head counts as one more layer. */
 void bt_sites_choose(bt_pkg_site *site, const bt_calib_stats *stats, const bt_recipe *recipe);
+/* Fills an expert's numbers from the figures of its rows (bt_calib_expert_fn), by the rules of a site. */
+void bt_sites_expert(bt_pkg_expert *ret, uint32_t layer, uint32_t kind, const bt_calib_site *stats,
+                     const bt_recipe *recipe);
+/* Gives the experts [experts] that fewer than BT_PKG_EXPERT_ROWS rows chose the numbers of their site. */
+void bt_sites_rare(bt_pkg_expert *expert, size_t experts, const bt_pkg_site *site);
 /* The percentile that clips inputs of `bits` bits, with clip=auto the first that is tried; 100: the maximum. */
 double bt_sites_percentile(const bt_recipe_layer *recipe, unsigned bits);
 /* Fills hot[k]: 1 where a column of the calibration exceeds the clip, or the range that an asymmetric site holds.

@@ -152,7 +152,7 @@ static void set_gated(bt_pkg_int_params *p, const bt_units_in *in, const bt_op *
     const double gate = bt_units_out_scale(in, layer, BT_WEIGHT_GATE),
                  up = bt_units_out_scale(in, layer, BT_WEIGHT_UP);
     set(p, 0, gate * (o->kind == BT_OP_GELU_MUL ? 0x1p28 : 0x1p26));
-    set(p, 1, gate * up / site_scale(in, layer, BT_SITE_DOWN));
+    set(p, 1, gate * up / (in->down ? (double)in->down->scale : site_scale(in, layer, BT_SITE_DOWN)));
 }
 
 static bt_pkg_params_rule rule_of(const bt_op *o)

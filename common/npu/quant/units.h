@@ -26,6 +26,7 @@ typedef struct bt_units_in {
     const bt_pkg_tensor *tensor; /* [tensors]; bt_units_op reads norm_q and norm_shift */
     float r2_scale;              /* of the rotation R2 before o; 1 without R2 */
     uint32_t output_bits;        /* 16 or 8 */
+    const bt_pkg_expert *down;   /* bt_units_op: the expert whose input of down a product becomes; NULL: the site's */
 } bt_units_in;
 
 /* The multiplier m / 2^s nearest to x >= 0: m in [2^30, 2^31), s in [0, 62]. Below 2^-33 it is 0, above the range the

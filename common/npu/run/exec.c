@@ -94,6 +94,7 @@ bt_err bt_exec_new(bt_exec **ret, const bt_pkg *pkg, const bt_kernels *kernels, 
     x->found = malloc(h->max_seq * bt_int_panels(h->ffn)); /* the package's limits bound both */
     const size_t prepared = bt_exec_group_prepared_bytes(pkg);
     x->prepared = aligned_alloc(64, prepared);
+    if (h->experts && (e = bt_exec_routed_new(&x->routed, h, fault)) < 0) goto out;
     x->ids = calloc(h->max_seq, sizeof *x->ids);
     x->seq = calloc(h->max_seq, sizeof *x->seq);
     x->overflow = calloc(h->max_seq, sizeof *x->overflow);
@@ -117,6 +118,7 @@ void bt_exec_free(bt_exec *x)
     bt_companion_done(&x->companion);
     bt_exec_dynamic_free(x->dynamic);
     bt_exec_sparse_free(x->sparse);
+    bt_exec_routed_done(&x->routed);
     free(x->prepared);
     free(x->ones);
     free(x->found);
@@ -213,22 +215,76 @@ static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
 
+/* A group of linears in floats; of EXPERTS_F16 each expert's matrices over its rows. */
 static void run_linear_f16(bt_exec_job *j, const bt_pkg_inst *i)
 {
     bt_exec *x = j->x;
-    bt_companion_matrix m[BT_PKG_MAX_GROUP];
-    for (size_t g = 0; g < i->group; g++) {
-        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
-        const uint16_t *panels = bt_exec_const(x, t->panels);
-        const float *bias = bt_exec_const(x, t->bias);
-        m[g] = (bt_companion_matrix){
-            .y = bt_exec_linear_out(j, &i[g]), .panels = panels + (size_t)p.first * t->k,
-            .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = bt_exec_ld_out(&i[g], sizeof(float))};
-        bt_exec_count_linear(j, &i[g]);
+    const uint32_t *begin = j->routed.begin;
+    for (uint32_t e = 0; e < bt_exec_groups(j, i); e++) {
+        bt_companion_matrix m[BT_PKG_MAX_GROUP];
+        const size_t first = bt_pkg_is_experts(i) ? begin[e] : 0,
+                     rows = bt_pkg_is_experts(i) ? begin[e + 1] - begin[e] : bt_exec_linear_rows(j, i);
+        if (bt_pkg_is_experts(i) && !rows) continue;
+        for (size_t g = 0; g < i->group; g++) {
+            const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+            const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
+            const uint16_t *panels =
+                bt_exec_const_of(x, t->panels, e, bt_matmul_packed_elems(t->n, t->k) * sizeof *panels);
+            const float *bias = bt_exec_const_of(x, t->bias, e, t->n * sizeof *bias);
+            const size_t ld = bt_exec_ld_out(&i[g], sizeof(float));
+            m[g] = (bt_companion_matrix){.y = bt_exec_linear_out(j, &i[g]) + first * ld,
+                                         .panels = panels + (size_t)p.first * t->k,
+                                         .bias = bias ? bias + p.first : NULL, .n = p.n, .ld = ld};
+            if (bt_pkg_is_experts(i)) bt_exec_count_linear(j, &i[g], rows, rows);
+            else bt_exec_count_linear(j, &i[g], bt_exec_rows(j, i), bt_exec_real_rows(j, i));
+        }
+        const float *in = bt_exec_at(j, i->in0);
+        bt_companion_linear(&x->companion, m, i->group, in + first * bt_exec_ld_in(i, sizeof *in), rows,
+                            i->in_width);
     }
-    bt_companion_linear(&x->companion, m, i->group, bt_exec_at(j, i->in0), bt_exec_linear_rows(j, i),
-                        i->in_width);
+}
+
+/* ---- experts ---- */
+
+static void run_experts_f16(bt_exec_job *j, const bt_pkg_inst *i) { run_linear_f16(j, i); }
+static void run_experts(bt_exec_job *j, const bt_pkg_inst *i) { (void)bt_exec_linear(j, i); }
+
+static bt_companion_routes routes_of(const bt_exec_job *j, uint64_t at)
+{
+    const bt_pkg_header *h = j->x->header;
+    return (bt_companion_routes){.at = bt_exec_at(j, at), .experts = h->experts, .used = h->experts_used,
+                                 .begin = j->routed.begin};
+}
+
+static void run_route(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_pkg_header *h = j->x->header;
+    const bt_companion_routes r = routes_of(j, i->out);
+    const float *routers = bt_exec_const(j->x, h->routers);
+    bt_companion_route(&j->x->companion, &j->seqs, &r, bt_exec_at(j, i->in0),
+                       routers + (size_t)i->layer * h->experts * h->dim, i->in_width);
+    bt_exec_count_macs(j, i, j->real * i->macs_per_row);
+}
+
+/* Copies rows, notes where each copy came from, and counts what an expert's programs are larger. */
+static void run_gather_rows(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_companion_routes r = routes_of(j, i->in1);
+    const bt_companion *c = &j->x->companion;
+    bt_exec_stats *stats = &j->x->stats;
+    bt_companion_gather(c, &r, out_of(j, i), bt_exec_at(j, i->in0), j->rows, i->out_width);
+    bt_companion_routes_of(j->routed.row, j->routed.expert, c, &r, j->rows);
+    for (size_t e = 0; e < r.experts; e++) {
+        const uint32_t rows = r.begin[e + 1] - r.begin[e];
+        stats->expert_rows += rows;
+        stats->expert_padding_rows += bt_pkg_expert_rows((uint32_t)j->rows, rows) - rows;
+    }
+}
+
+static void run_mix_rows(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    const bt_companion_routes r = routes_of(j, i->in1);
+    bt_companion_mix(&j->x->companion, &r, out_of(j, i), bt_exec_at(j, i->in0), j->rows, i->out_width);
 }
 
 static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, const bt_companion_rows *rows,

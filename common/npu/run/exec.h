@@ -86,6 +86,9 @@ typedef struct bt_exec_stats {
     uint64_t sparse_rows, dense_rows; /* of a package with sparse attention: rows of prompts that attend sparsely, and
                                          rows below its first sparse position */
     uint64_t batch_padding_rows;      /* rows of a batch's sequences that were not there */
+    /* rows of experts over all layers, and what their programs have more than these (bt_pkg_expert_rows), which a
+       device computes and this executor does not */
+    uint64_t expert_rows, expert_padding_rows;
     /* sessions that a device would have mapped in place of another, the first mapping included; and their cost */
     uint64_t session_switches, session_switch_ns;
     uint64_t kv_bytes; /* of stored rows: 2 * kv_heads * bytes of a head, for each row and layer */

@@ -5,27 +5,35 @@
 
 /* ---- QUANTISE: f32 to planes and their shadow ---- */
 
-static void quantise_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+/* Rows of one scale. */
+static void quantise_some(bt_exec_job *j, const bt_pkg_inst *i, float inv_scale, bt_int_range range,
+                          const float *x, size_t r0, size_t n)
 {
-    bt_exec_job *j = ud;
-    const bt_pkg_inst *i = what;
     const bt_kernels *kernels = j->x->companion.kernels;
-    const bt_pkg_site *site = bt_exec_site(j->x, i);
-    const float inv_scale = site->inv_scale;
     const size_t k = i->in_width, ld = i->out_stride, ldx = bt_exec_ld_in(i, sizeof *x);
     int8_t *hi = bt_exec_at(j, i->out), *lo = bt_exec_at(j, i->in1);
     const bt_exec_shadow s = bt_exec_job_shadow(j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
-    (void)scratch;
-    if (!lo)
-        kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, bt_pkg_site_range(site), n, k, entry, count);
+    if (!lo) kernels->quantise8(hi + r0 * ld, ld, x, ldx, inv_scale, range, n, k, entry, count);
     else kernels->quantise16(hi + r0 * ld, lo + r0 * ld, ld, x, ldx, inv_scale, n, k, entry, count);
     for (size_t r = 0; r < n; r++)
         if (!entry || count[r])
             bt_exec_job_look(j, i, r0 + r, x + r * ldx, k, entry ? entry + r * k : NULL,
                              entry ? count[r] : 0);
     if (entry) bt_exec_job_shadow_made(j, i, &s, r0, n);
+}
+
+static void quantise_rows(void *ud, const void *what, const float *x, size_t r0, size_t n, void *scratch)
+{
+    const bt_pkg_inst *i = what;
+    const size_t ldx = bt_exec_ld_in(i, sizeof *x);
+    (void)scratch;
+    for (size_t rows; n > 0; n -= rows, r0 += rows, x += rows * ldx) {
+        const float inv_scale = bt_exec_job_scale(ud, i, r0, n, &rows).inv_scale;
+        const bt_int_range range = bt_exec_job_range(ud, i, r0, n, &rows);
+        quantise_some(ud, i, inv_scale, range, x, r0, rows);
+    }
 }
 
 void bt_exec_border_quantise(bt_exec_job *j, const bt_pkg_inst *i)
@@ -80,13 +88,16 @@ static void dequantise32_rows(void *ud, const void *what, const float *none, siz
 {
     const bt_exec_job *j = ud;
     const bt_pkg_inst *i = what;
-    const float unit = i->site == BT_PKG_NONE ? j->x->header->residual_scale : bt_exec_site(j->x, i)->scale;
     const size_t ldx = bt_exec_ld_in(i, sizeof(int32_t)), ldy = bt_exec_ld_out(i, sizeof(float));
     const int32_t *x = (const int32_t *)bt_exec_at(j, i->in0) + r0 * ldx;
     float *y = (float *)bt_exec_at(j, i->out) + r0 * ldy;
     (void)none, (void)scratch;
-    for (const float *end = y + n * ldy; y < end; x += ldx, y += ldy)
-        for (size_t e = 0; e < i->out_width; e++) y[e] = (float)x[e] * unit;
+    for (size_t rows = n; n > 0; n -= rows, r0 += rows) {
+        const float unit = i->site == BT_PKG_NONE ? j->x->header->residual_scale
+                                                  : bt_exec_job_scale(j, i, r0, n, &rows).scale;
+        for (const float *end = y + rows * ldy; y < end; x += ldx, y += ldy)
+            for (size_t e = 0; e < i->out_width; e++) y[e] = (float)x[e] * unit;
+    }
 }
 
 void bt_exec_border_dequantise32(bt_exec_job *j, const bt_pkg_inst *i)

@@ -20,6 +20,9 @@ bt_err bt_exec_dynamic_new(bt_exec_dynamic **ret, const bt_pkg *pkg, bt_fault *f
     const bt_pkg_header *h = bt_pkg_header_of(pkg);
     const bt_pkg_tensor *t = bt_pkg_tensors(pkg);
     size_t k = 0;
+    if (h->experts)
+        return bt_fail(fault, BT_EFORMAT,
+                       "the package has recipe llm-int8 and experts, which exclude each other");
     if (h->npu_ops != BT_PKG_OPS_LINEAR) /* INT_SPLIT takes no columns out */
         return bt_fail(fault, BT_EFORMAT,
                        "the package has recipe llm-int8 and npu_ops all, which exclude each other");
@@ -117,7 +120,7 @@ void bt_exec_dynamic_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec *x = j->x;
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
-    bt_exec_group_begin(&group, j, i, &epilogue);
+    (void)bt_exec_group_begin(&group, j, i, 0, &epilogue);
     group.in.shadow_count = NULL; /* d->value holds what is beyond the integers */
     group.in.shadow = NULL;
     for (size_t g = 0; g < group.group; g++) {

@@ -2,35 +2,58 @@
  * both its phases on the pool. */
 #include "npu/run/exec_private.h"
 
-void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
+/* The input of a group: of EXPERTS the rows of one expert. */
+static void set_input(bt_exec_group *ret, const bt_exec_job *j, const bt_pkg_inst *i, uint32_t expert)
+{
+    const bt_exec_shadow shadow = bt_exec_job_shadow(j, i);
+    const uint32_t *begin = j->routed.begin;
+    const int8_t *hi = bt_exec_at(j, i->in0), *lo = bt_exec_at(j, i->in1);
+    const size_t k = i->in_width;
+    ret->first = bt_pkg_is_experts(i) ? begin[expert] : 0;
+    ret->in = (bt_int_linear_input){.hi = hi + ret->first * i->in_stride,
+                                    .lo = lo ? lo + ret->first * i->in_stride : NULL,
+                                    .ld = i->in_stride,
+                                    .rows = bt_pkg_is_experts(i) ? begin[expert + 1] - begin[expert]
+                                                                 : bt_exec_linear_rows(j, i),
+                                    .k = k,
+                                    .shadow_count = shadow.count ? shadow.count + ret->first : NULL,
+                                    .shadow = shadow.entry ? shadow.entry + ret->first * k : NULL};
+}
+
+bool bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, uint32_t expert,
                          const bt_int_linear_epilogue *epilogue)
 {
     const bt_exec *x = j->x;
-    const bt_exec_shadow shadow = bt_exec_job_shadow(j, i);
-    *ret = (bt_exec_group){.epilogue = epilogue, .group = i->group,
-                           .in = {.hi = bt_exec_at(j, i->in0), .lo = bt_exec_at(j, i->in1),
-                                  .ld = i->in_stride, .rows = bt_exec_linear_rows(j, i), .k = i->in_width,
-                                  .shadow_count = shadow.count, .shadow = shadow.entry}};
+    *ret = (bt_exec_group){.epilogue = epilogue, .group = i->group};
+    set_input(ret, j, i, expert);
+    if (bt_pkg_is_experts(i) && !ret->in.rows) return false;
     for (size_t g = 0; g < ret->group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
         const bt_pkg_part p = bt_exec_linear_part(j, &i[g]);
-        const uint8_t *panels = bt_exec_const(x, t->panels);
-        const int32_t *colsum = bt_exec_const(x, t->colsum);
+        const size_t all = bt_int_panels(t->n);
+        const uint8_t *panels =
+            bt_exec_const_of(x, t->panels, expert, all * bt_int_panel_bytes(t->k, t->bits));
+        const int32_t *colsum =
+            bt_exec_const_of(x, t->colsum, expert, (t->group ? 2 : 1) * 16 * all * sizeof *colsum);
         ret->m[g] =
             (bt_int_linear_matrix){.panels = panels + p.first / 16 * bt_int_panel_bytes(t->k, t->bits),
                                    .colsum = colsum + p.first, .n = p.n, .bits = t->bits, .group = t->group};
         if (t->group) {
-            const bt_int_group *groups = bt_exec_const(x, t->groups);
+            const bt_int_group *groups =
+                bt_exec_const_of(x, t->groups, expert, all * (t->k / t->group) * sizeof *groups);
             ret->m[g].groups = groups + p.first / 16 * (t->k / t->group);
-            ret->m[g].colsum_high = colsum + 16 * bt_int_panels(t->n) + p.first;
+            ret->m[g].colsum_high = colsum + 16 * all + p.first;
         }
         if (t->palette_run) {
-            const int8_t *palettes = bt_exec_const(x, t->groups);
+            const int8_t *palettes =
+                bt_exec_const_of(x, t->groups, expert, all * (t->k / t->palette_run) << t->bits);
             ret->m[g].palettes = palettes + (p.first / 16 * (t->k / t->palette_run) << t->bits);
             ret->m[g].palette_run = t->palette_run;
         }
-        bt_exec_count_linear(j, &i[g]);
+        const size_t rows = bt_pkg_is_experts(i) ? ret->in.rows : bt_exec_rows(j, i);
+        bt_exec_count_linear(j, &i[g], rows, bt_pkg_is_experts(i) ? rows : bt_exec_real_rows(j, i));
     }
+    return true;
 }
 
 typedef struct group_job {

@@ -4,9 +4,29 @@
 #include "npu/run/exec_private.h"
 #include "device/time.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 _Static_assert((int)BT_AREAS_MAX <= (int)BT_COMPANION_MAX_AREAS, "an instruction is one step");
+
+bt_err bt_exec_routed_new(bt_exec_routed *ret, const bt_pkg_header *h, bt_fault *fault)
+{
+    const size_t copies = (size_t)h->max_seq * h->experts_used; /* the package's limits bound both */
+    *ret = (bt_exec_routed){.begin = calloc((size_t)h->experts + 1, sizeof *ret->begin),
+                            .row = calloc(copies, sizeof *ret->row),
+                            .expert = calloc(copies, sizeof *ret->expert)};
+    if (ret->begin && ret->row && ret->expert) return BT_OK;
+    bt_exec_routed_done(ret);
+    return bt_fail(fault, BT_ENOMEM, "out of memory for the rows of %u experts", h->experts);
+}
+
+void bt_exec_routed_done(bt_exec_routed *r)
+{
+    free(r->begin);
+    free(r->row);
+    free(r->expert);
+    *r = (bt_exec_routed){0};
+}
 
 /* Fills the lists of a run's sequences; sequences that are padding have valid 0. */
 static void list_sequences(bt_companion_seq *seq, bt_overflow **overflow, int32_t *ids, size_t batch,
@@ -43,6 +63,7 @@ bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, vo
                          .seq_out = of_out[out],
                          .rows = row->batch * io->rows,
                          .out = row->batch * of_out[out],
+                         .routed = x->routed,
                          .real = real,
                          .real_out = out == BT_PKG_OUT_NONE   ? 0
                                      : out == BT_PKG_OUT_LAST ? io->seqs
@@ -78,6 +99,7 @@ bt_exec_job bt_exec_job_packed(bt_exec *x, const bt_pkg_row *row, void *arena, c
                          .seq_out = 1,
                          .rows = io->rows,
                          .out = out,
+                         .routed = x->routed,
                          .real = at,
                          .real_out = out,
                          .last = x->last};
@@ -94,12 +116,14 @@ static bool is_finite(const float *x, size_t k, const bt_int_shadow *entry, uint
 void bt_exec_job_look(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, const float *x, size_t k,
                       const bt_int_shadow *entry, uint32_t count)
 {
-    const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
-    const size_t b = i->out_rows && j->last ? j->last[r] : r / rows;
+    const bool is_out = bt_pkg_is_out(i);
+    const size_t rows = is_out ? j->seq_out : j->seqs.rows;
+    if (bt_pkg_is_by_expert(i)) r = j->routed.row[r];
+    const size_t b = is_out && j->last ? j->last[r] : r / rows;
     const bt_companion_seq *seq = &j->seqs.seq[b];
     bt_overflow *o = j->seqs.overflow[b];
     /* a sequence's only row of OUT is made of its last token's row */
-    const size_t row = i->out_rows && j->seq_out == 1 ? seq->valid - 1 : r % rows;
+    const size_t row = is_out && j->seq_out == 1 ? seq->valid - 1 : r % rows;
     if (!o || row >= seq->valid || is_finite(x, k, entry, count)) return;
     bt_overflow_note(o, (bt_overflow_place){seq->pos0 + row, i->layer, BT_OVERFLOW_INPUT});
 }
@@ -151,13 +175,47 @@ void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs)
     if (i->unit == BT_PKG_NPU && has_16_bits(j, i)) s->npu_int16_macs += macs;
 }
 
-void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i)
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i, size_t rows, size_t real)
 {
     const bt_pkg_part p = bt_exec_linear_part(j, i);
-    bt_exec_count_macs(j, i, bt_exec_real_rows(j, i) * i->macs_per_row);
+    bt_exec_count_macs(j, i, real * i->macs_per_row);
     if (bt_pkg_is_npu_linear(i))
         j->x->stats.tile_padding_macs +=
-            bt_pkg_layout_tile_macs(&j->x->header->layout, bt_exec_rows(j, i), p.n, i->in_width);
+            bt_pkg_layout_tile_macs(&j->x->header->layout, rows, p.n, i->in_width);
+}
+
+uint32_t bt_exec_job_expert(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n, size_t *ret_rows)
+{
+    *ret_rows = n;
+    if (!bt_pkg_is_by_expert(i)) return 0;
+    const uint32_t expert = j->routed.expert[r];
+    const size_t left = j->routed.begin[expert + 1] - r;
+    *ret_rows = left < n ? left : n;
+    return expert;
+}
+
+/* The numbers of an expert's rows; NULL: the rows are of none. */
+static const bt_pkg_expert *expert_of(const bt_exec_job *j, const bt_pkg_inst *i, uint32_t expert)
+{
+    const bt_pkg_site *site = bt_exec_site(j->x, i);
+    return bt_pkg_is_by_expert(i) ? bt_pkg_expert_of(j->x->pkg, site->layer, site->kind, expert) : NULL;
+}
+
+bt_int_range bt_exec_job_range(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n,
+                               size_t *ret_rows)
+{
+    bt_int_range range = bt_pkg_site_range(bt_exec_site(j->x, i));
+    const bt_pkg_expert *of = expert_of(j, i, bt_exec_job_expert(j, i, r, n, ret_rows));
+    if (of) range.zero = of->zero;
+    return range;
+}
+
+bt_exec_scale bt_exec_job_scale(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n,
+                                size_t *ret_rows)
+{
+    const bt_pkg_site *site = bt_exec_site(j->x, i);
+    const bt_pkg_expert *of = expert_of(j, i, bt_exec_job_expert(j, i, r, n, ret_rows));
+    return of ? (bt_exec_scale){of->scale, of->inv_scale} : (bt_exec_scale){site->scale, site->inv_scale};
 }
 
 void bt_exec_job_step(bt_exec_job *j, const bt_pkg_inst *i, const float *x, bt_companion_step_fn *fn)

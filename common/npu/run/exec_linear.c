@@ -157,9 +157,49 @@ static bt_fuse_then fused(const bt_exec *x, const bt_fuse *fuse)
                                                                   : (bt_fuse_then)fuse->then;
 }
 
+/* Sets the output of each matrix of the group, of EXPERTS those of one expert. */
+static void set_outputs(output *out, bt_exec_group *group, const bt_exec_job *j, const bt_pkg_inst *i,
+                        uint32_t expert)
+{
+    const bt_exec *x = j->x;
+    for (size_t g = 0; g < group->group; g++) {
+        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+        const bt_pkg_site *site = &bt_pkg_sites(x->pkg)[t->site];
+        const bt_pkg_expert *of =
+            bt_pkg_is_experts(i) ? bt_pkg_expert_of(x->pkg, site->layer, site->kind, expert) : NULL;
+        const size_t first = bt_exec_linear_part(j, &i[g]).first, ld = bt_exec_ld_out(&i[g], sizeof(float)),
+                     wide = 16 * bt_int_panels(t->n);
+        const float *scale = bt_exec_const_of(x, t->oscale, expert, wide * sizeof *scale),
+                    *bias = bt_exec_const_of(x, t->bias, expert, t->n * sizeof *bias);
+        out[g] = (output){.kernels = x->companion.kernels,
+                          .y = bt_exec_linear_out(j, &i[g]) + group->first * ld,
+                          .ld = ld,
+                          .scale = scale + first,
+                          .bias = bias ? bias + first : NULL,
+                          .zero = of ? of->zero : site->zero,
+                          .colsum = group->m[g].colsum,
+                          .colsum_high = group->m[g].colsum_high};
+        group->m[g].ud = &out[g];
+    }
+}
+
+/* Expert by expert, over the rows that GATHER_ROWS put together. */
+static size_t run_experts(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    for (uint32_t e = 0; e < bt_exec_groups(j, i); e++) {
+        bt_exec_group group;
+        output out[BT_PKG_MAX_GROUP];
+        if (!bt_exec_group_begin(&group, j, i, e, &epilogue)) continue;
+        set_outputs(out, &group, j, i, e);
+        bt_exec_group_run(j, &group);
+    }
+    return i->group;
+}
+
 size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_exec *x = j->x;
+    if (bt_pkg_is_experts(i)) return run_experts(j, i);
     const bt_fuse *fuse = bt_exec_fuse(j, i);
     const bt_fuse_then what = fused(x, fuse);
     const bt_pkg_inst *then = what == BT_FUSE_NOTHING ? NULL : i + i->group;
@@ -167,21 +207,8 @@ size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i)
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
     planes p;
-    bt_exec_group_begin(&group, j, i, &epilogue);
-    for (size_t g = 0; g < group.group; g++) {
-        const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
-        const size_t first = bt_exec_linear_part(j, &i[g]).first;
-        const float *scale = bt_exec_const(x, t->oscale), *bias = bt_exec_const(x, t->bias);
-        out[g] = (output){.kernels = x->companion.kernels,
-                          .y = bt_exec_linear_out(j, &i[g]),
-                          .ld = bt_exec_ld_out(&i[g], sizeof(float)),
-                          .scale = scale + first,
-                          .bias = bias ? bias + first : NULL,
-                          .zero = bt_pkg_sites(x->pkg)[t->site].zero,
-                          .colsum = group.m[g].colsum,
-                          .colsum_high = group.m[g].colsum_high};
-        group.m[g].ud = &out[g];
-    }
+    (void)bt_exec_group_begin(&group, j, i, 0, &epilogue); /* rows of experts alone may be none */
+    set_outputs(out, &group, j, i, 0);
     if (what == BT_FUSE_ADD) out[0].y = bt_exec_at(j, then->out), out[0].then = BT_EDGE_ADD;
     if (what == BT_FUSE_SILU_MUL)
         /* NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign): the two are in the group */

@@ -26,6 +26,13 @@
  *
  * int_linear.c and int_exec.c are the NPU's part and hold no float arithmetic. */
 
+/* Where the rows that GATHER_ROWS copied came from: of experts alone, else NULLs. Copies [begin[e], begin[e + 1]) are
+ * expert e's; row and expert name those of each copy. */
+typedef struct bt_exec_routed {
+    uint32_t *begin;        /* [experts + 1] */
+    uint32_t *row, *expert; /* [max_seq * experts_used] */
+} bt_exec_routed;
+
 typedef struct bt_exec_dynamic bt_exec_dynamic;
 typedef struct bt_exec_sparse bt_exec_sparse;
 
@@ -46,7 +53,8 @@ struct bt_exec {
     bt_exec_dynamic *dynamic; /* for the recipe llm-int8; else NULL */
     bt_exec_sparse *sparse;   /* for sparse attention; else NULL */
     void *prepared;           /* prepared inputs of the running linear (npu/run/int_linear.h) */
-    uint32_t session;         /* the session that a device would have mapped now */
+    bt_exec_routed routed;
+    uint32_t session; /* the session that a device would have mapped now */
     bt_exec_stats stats;
     atomic_uint_least64_t shadow_entries; /* added to stats; several threads count */
 };
@@ -66,7 +74,11 @@ typedef struct bt_exec_job {
     size_t rows, out;       /* rows of SEQ and of OUT of all sequences, padding included */
     size_t real, real_out;  /* real rows among them */
     const uint32_t *last;   /* packed run: [out]: the row of SEQ of which each row of OUT is made; else NULL */
+    bt_exec_routed routed;
 } bt_exec_job;
+/* max_seq rows of a package with experts. BT_ENOMEM. done: zeros are fine. */
+bt_err bt_exec_routed_new(bt_exec_routed *ret, const bt_pkg_header *h, bt_fault *fault);
+void bt_exec_routed_done(bt_exec_routed *r);
 /* Makes the job of a run. Fills the lists seq [row.batch], overflow [row.batch] and ids [row.batch * io.rows], which
  * the job reads. */
 bt_exec_job bt_exec_job_of(bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena, const bt_exec_io *io,
@@ -92,16 +104,20 @@ static inline void *bt_exec_at(const bt_exec_job *j, uint64_t offset)
     return offset == BT_PKG_NOWHERE ? NULL : j->arena + offset;
 }
 /* Rows that an instruction computes; the real ones among them. */
-static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i) { return i->out_rows ? j->out : j->rows; }
 static inline size_t bt_exec_real_rows(const bt_exec_job *j, const bt_pkg_inst *i)
 {
-    return i->out_rows ? j->real_out : j->real;
+    return bt_pkg_rows_at(i, j->real, j->real_out);
+}
+/* Padding chooses no expert, so rows by expert are all real. */
+static inline size_t bt_exec_rows(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return bt_pkg_is_by_expert(i) ? bt_exec_real_rows(j, i) : bt_pkg_rows_at(i, j->rows, j->out);
 }
 /* Whether row r of the instruction is real. */
 static inline bool bt_exec_is_real(const bt_exec_job *j, const bt_pkg_inst *i, size_t r)
 {
     const size_t rows = i->out_rows ? j->seq_out : j->seqs.rows;
-    return (i->out_rows && j->last) || r % rows < j->seqs.seq[r / rows].valid;
+    return bt_pkg_is_by_expert(i) || (i->out_rows && j->last) || r % rows < j->seqs.seq[r / rows].valid;
 }
 /* Elements of elem_bytes from one row to the next, in the instruction's inputs and in its outputs. */
 static inline size_t bt_exec_ld_in(const bt_pkg_inst *i, size_t elem_bytes) { return i->in_stride / elem_bytes; }
@@ -143,10 +159,20 @@ bt_exec_part bt_exec_job_part(const bt_exec_job *j, const bt_pkg_slice *s, size_
  * (p: the softmax). Columns of a static context beyond that are counted as masked_macs, where the NPU attends. */
 uint64_t bt_exec_job_attention_macs(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s);
 
+/* The expert of row r of rows by expert; else 0. *ret_rows: how many of rows [r, r + n) are of that expert. */
+uint32_t bt_exec_job_expert(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n, size_t *ret_rows);
+/* The numbers with which row r of a site's input becomes integers, those of its expert where it has one. *ret_rows: how
+ * many of rows [r, r + n) share them. */
+typedef struct bt_exec_scale {
+    float scale, inv_scale;
+} bt_exec_scale;
+bt_int_range bt_exec_job_range(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n, size_t *ret_rows);
+bt_exec_scale bt_exec_job_scale(const bt_exec_job *j, const bt_pkg_inst *i, size_t r, size_t n, size_t *ret_rows);
+
 /* Counts multiply-accumulates of real rows for the instruction's unit and its kind of inputs. */
 void bt_exec_count_macs(bt_exec_job *j, const bt_pkg_inst *i, uint64_t macs);
-/* Counts those of a linear, and for the NPU what whole tiles add to all its rows. */
-void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i);
+/* Counts those of a linear's rows, `real` of them real, and for the NPU what whole tiles add to all of them. */
+void bt_exec_count_linear(bt_exec_job *j, const bt_pkg_inst *i, size_t rows, size_t real);
 
 /* Adds a row-wise instruction as a step of the companion's pass (graph/companion.h), which calls fn(j, i, x, ..) over
  * blocks of its rows. x: the instruction's f32 input; NULL: fn finds its operands itself. */
@@ -168,13 +194,24 @@ typedef struct bt_exec_group {
     const bt_int_linear_epilogue *epilogue;
     bt_int_linear_matrix m[BT_PKG_MAX_GROUP];
     bt_int_linear_input in;
-    size_t group;
+    size_t group, first;
     bool paired; /* as in npu/run/int_linear.h */
 } bt_exec_group;
+/* How many groups the instructions from i on are: the experts, or 1. */
+static inline uint32_t bt_exec_groups(const bt_exec_job *j, const bt_pkg_inst *i)
+{
+    return bt_pkg_is_experts(i) ? j->x->header->experts : 1;
+}
+/* An expert's part of a constant, of so many bytes; the whole of one that is no expert's. NULL: there is none. */
+static inline const void *bt_exec_const_of(const bt_exec *x, uint32_t index, uint32_t expert, size_t bytes)
+{
+    const uint8_t *at = bt_exec_const(x, index);
+    return at ? at + expert * bytes : NULL;
+}
 /* begin: takes the input and the matrices that the instructions from i on name, and counts their multiply-accumulates.
- * Then the caller sets each matrix's ud, and paired where the epilogue needs it. run: computes all tiles, on all
- * threads. */
-void bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i,
+ * EXPERTS: those of one expert, and its rows, which begin at row `first` of the instruction; false: it has none. Then
+ * the caller sets each matrix's ud, and paired where the epilogue needs it. run: computes all tiles, on all threads. */
+bool bt_exec_group_begin(bt_exec_group *ret, bt_exec_job *j, const bt_pkg_inst *i, uint32_t expert,
                          const bt_int_linear_epilogue *epilogue);
 void bt_exec_group_run(const bt_exec_job *j, const bt_exec_group *group);
 /* Enough for any group of the package: scratch bytes of one thread; bytes of prepared inputs. */
@@ -197,7 +234,7 @@ void bt_exec_float_round(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_linear.c ---- */
 
-/* Runs a group of LINEARs and what is fused with it. Returns how many instructions these are. */
+/* Runs a group of LINEARs or of EXPERTS and what is fused with it. Returns how many instructions these are. */
 size_t bt_exec_linear(bt_exec_job *j, const bt_pkg_inst *i);
 
 /* ---- exec_dynamic.c ---- */

@@ -11,8 +11,9 @@ struct bt_exec_steps {
     bt_exec_seq seq;
     bt_companion_seq list;
     bt_overflow *overflow;
-    uint32_t next; /* the next instruction */
-    int32_t ids[]; /* [max_seq]: token ids */
+    bt_exec_routed routed; /* not an executor's, since they take turns */
+    uint32_t next;         /* the next instruction */
+    int32_t ids[];         /* [max_seq]: token ids */
 };
 
 bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault)
@@ -21,11 +22,19 @@ bt_err bt_exec_steps_new(bt_exec_steps **ret, const bt_pkg *pkg, bt_fault *fault
     if (e < 0) return e;
     bt_exec_steps *s = calloc(1, sizeof *s + bt_pkg_header_of(pkg)->max_seq * sizeof *s->ids);
     if (!s) return bt_fail(fault, BT_ENOMEM, "out of memory for a run in steps");
-    *ret = s;
-    return BT_OK;
+    const bt_err made =
+        bt_pkg_header_of(pkg)->experts ? bt_exec_routed_new(&s->routed, bt_pkg_header_of(pkg), fault) : BT_OK;
+    if (made < 0) bt_exec_steps_free(s);
+    else *ret = s;
+    return made;
 }
 
-void bt_exec_steps_free(bt_exec_steps *s) { free(s); }
+void bt_exec_steps_free(bt_exec_steps *s)
+{
+    if (!s) return;
+    bt_exec_routed_done(&s->routed);
+    free(s);
+}
 
 bt_err bt_exec_steps_begin(bt_exec_steps *s, bt_exec *x, const bt_pkg_row *row, bt_pkg_out out, void *arena,
                            const bt_exec_io *io, bt_fault *fault)
@@ -39,6 +48,7 @@ bt_err bt_exec_steps_begin(bt_exec_steps *s, bt_exec *x, const bt_pkg_row *row, 
     s->seq = io->seq[0];
     s->io.seq = &s->seq;
     s->job = bt_exec_job_of(x, row, out, arena, &s->io, &s->list, &s->overflow, s->ids);
+    s->job.routed = s->routed;
     s->next = 0;
     return BT_OK;
 }

@@ -77,7 +77,7 @@ static void int_rotate_rows(const rows_job *r, size_t r0, size_t n, void *scratc
                                        turn ? r2->log2 : 0, r2->sign, mul_of(r->params, 0), scratch);
 }
 
-static void int_split_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
+static void split_some(const rows_job *r, bt_int_range range, size_t r0, size_t n)
 {
     const bt_exec *x = r->j->x;
     const bt_pkg_inst *i = r->i;
@@ -87,14 +87,22 @@ static void int_split_rows(const rows_job *r, size_t r0, size_t n, void *scratch
     const bt_exec_shadow s = bt_exec_job_shadow(r->j, i);
     bt_int_shadow *entry = s.entry ? s.entry + r0 * k : NULL;
     uint32_t *count = s.entry ? s.count + r0 : NULL;
-    (void)scratch;
     if (i->in1 == BT_PKG_NOWHERE)
-        x->companion.kernels->int_split8(hi, ld, from, ldx, bt_pkg_site_range(bt_exec_site(x, i)), n, k,
-                                         entry, count);
+        x->companion.kernels->int_split8(hi, ld, from, ldx, range, n, k, entry, count);
     else
         x->companion.kernels->int_split16(hi, (int8_t *)bt_exec_at(r->j, i->in1) + r0 * ld, ld, from, ldx, n,
                                           k, entry, count);
     if (entry) bt_exec_job_shadow_made(r->j, i, &s, r0, n);
+}
+
+/* Rows by expert have a zero point each. */
+static void int_split_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
+{
+    (void)scratch;
+    for (size_t rows = n; n > 0; n -= rows, r0 += rows) {
+        const bt_int_range range = bt_exec_job_range(r->j, r->i, r0, n, &rows);
+        split_some(r, range, r0, rows);
+    }
 }
 
 /* Splits n rows of `width` elements into runs without a gap: one run where both strides are exactly the
@@ -110,13 +118,16 @@ static void gated_rows(const rows_job *r, size_t r0, size_t n, bt_int_silu_mul16
 {
     const bt_pkg_inst *i = r->i;
     const size_t ldx = bt_exec_ld_in(i, sizeof(int16_t)), ldy = bt_exec_ld_out(i, sizeof(int32_t));
-    int32_t *y = (int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy;
-    const int16_t *gate = (const int16_t *)bt_exec_at(r->j, i->in0) + r0 * ldx,
-                  *up = (const int16_t *)bt_exec_at(r->j, i->in1) + r0 * ldx;
-    size_t runs;
-    const size_t count = runs_of(&runs, n, i->out_width, ldx, ldy);
-    for (; runs > 0; runs--, y += ldy, gate += ldx, up += ldx)
-        kernel(y, gate, up, count, mul_of(r->params, 0), mul_of(r->params, 1));
+    for (size_t rows = n; n > 0; n -= rows, r0 += rows) { /* rows by expert have params each */
+        const bt_pkg_int_params *p = r->params + bt_exec_job_expert(r->j, i, r0, n, &rows);
+        int32_t *y = (int32_t *)bt_exec_at(r->j, i->out) + r0 * ldy;
+        const int16_t *gate = (const int16_t *)bt_exec_at(r->j, i->in0) + r0 * ldx,
+                      *up = (const int16_t *)bt_exec_at(r->j, i->in1) + r0 * ldx;
+        size_t runs;
+        const size_t count = runs_of(&runs, rows, i->out_width, ldx, ldy);
+        for (; runs > 0; runs--, y += ldy, gate += ldx, up += ldx)
+            kernel(y, gate, up, count, mul_of(p, 0), mul_of(p, 1));
+    }
 }
 
 #define DEFINE_OWN(name)
@@ -148,6 +159,7 @@ static void int_add_rows(const rows_job *r, size_t r0, size_t n, void *scratch)
 /* NAME_rows of each instruction of INTEGERS (graph/op_list.h) that goes row by row. */
 typedef void rows_fn(const rows_job *r, size_t r0, size_t n, void *scratch);
 #define int_linear_rows           NULL /* run_linear */
+#define int_experts_rows          NULL /* run_linear */
 #define int_attention_rows        NULL /* run_attention */
 #define ROWS(OF, NAME, name, ...) [BT_PKG_##NAME] = name##_rows,
 static rows_fn *const rows_of[BT_PKG_OP_NUMBERS] = {BT_OP_LIST(BT_OP_SKIP, BT_OP_SKIP, ROWS, BT_OP_SKIP)};
@@ -281,45 +293,60 @@ static void tile16(const void *ud, size_t row, size_t rows, size_t n, size_t col
 
 static const bt_int_linear_epilogue epilogue = {tile8, tile16, row64};
 
-static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const bt_int_linear_input *in)
+static size_t wide_of(const bt_pkg_tensor *t) { return 16 * bt_int_panels(t->n); }
+
+static bt_edge_repair repair_of(const bt_exec *x, const bt_pkg_tensor *t, const bt_exec_group *g,
+                                const bt_int_linear_matrix *m, uint32_t expert)
 {
+    const bt_int_linear_input *in = &g->in;
+    const bt_pkg_site *site = &bt_pkg_sites(x->pkg)[t->site];
+    const bt_pkg_expert *of = bt_pkg_is_of_experts(x->header, t->weight)
+                                  ? bt_pkg_expert_of(x->pkg, site->layer, site->kind, expert)
+                                  : NULL;
     return (bt_edge_repair){.hi = in->hi,
                             .lo = in->lo,
                             .ld = in->ld,
                             .shadow_count = in->shadow_count,
                             .shadow = in->shadow,
-                            .panels = bt_exec_const(x, t->panels),
+                            .panels = m->panels,
                             .k = in->k,
                             .bits = t->bits,
-                            .palettes = t->palette_run ? bt_exec_const(x, t->groups) : NULL,
+                            .palettes = m->palettes,
                             .palette_run = t->palette_run,
-                            .groups = t->group ? bt_exec_const(x, t->groups) : NULL,
+                            .groups = m->groups,
                             .group = t->group,
-                            .zero = bt_pkg_sites(x->pkg)[t->site].zero,
-                            .oscale = bt_exec_const(x, t->oscale),
-                            .bias = bt_exec_const(x, t->bias),
+                            .zero = of ? of->zero : site->zero,
+                            .oscale = bt_exec_const_of(x, t->oscale, expert, wide_of(t) * sizeof(float)),
+                            .bias = bt_exec_const_of(x, t->bias, expert, t->n * sizeof(float)),
                             .unit = t->out_scale};
 }
 
-static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
+/* A group of linears; of INT_EXPERTS those of one expert. */
+static void run_group(bt_exec_job *j, const bt_pkg_inst *i, uint32_t expert)
 {
     bt_exec *x = j->x;
     bt_exec_group group;
     output out[BT_PKG_MAX_GROUP];
-    bt_exec_group_begin(&group, j, i, &epilogue);
+    if (!bt_exec_group_begin(&group, j, i, expert, &epilogue)) return;
     for (size_t g = 0; g < group.group; g++) {
         const bt_pkg_tensor *t = bt_exec_tensor(x, &i[g]);
+        const size_t ld = bt_exec_ld_out(&i[g], sizeof(int16_t)), wide = wide_of(t);
         out[g] = (output){.kernels = x->companion.kernels,
-                          .y = bt_exec_at(j, i[g].out),
-                          .ld = bt_exec_ld_out(&i[g], sizeof(int16_t)),
-                          .mult = bt_exec_const(x, t->mult),
-                          .shift = bt_exec_const(x, t->shift),
-                          .bias = bt_exec_const(x, t->bias_q),
+                          .y = (int16_t *)bt_exec_at(j, i[g].out) + group.first * ld,
+                          .ld = ld,
+                          .mult = bt_exec_const_of(x, t->mult, expert, wide * sizeof(int32_t)),
+                          .shift = bt_exec_const_of(x, t->shift, expert, wide),
+                          .bias = bt_exec_const_of(x, t->bias_q, expert, wide * sizeof(int64_t)),
                           .limit = t->out_bits == 8 ? 127 : BT_INT_MAX16,
-                          .repair = repair_of(x, t, &group.in)};
+                          .repair = repair_of(x, t, &group, &group.m[g], expert)};
         group.m[g].ud = &out[g];
     }
     bt_exec_group_run(j, &group);
+}
+
+static void run_linear(bt_exec_job *j, const bt_pkg_inst *i)
+{
+    for (uint32_t e = 0; e < bt_exec_groups(j, i); e++) run_group(j, i, e);
 }
 
 void bt_int_exec_run(bt_exec_job *j, const bt_pkg_inst *i)

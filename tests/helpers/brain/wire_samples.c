@@ -149,7 +149,7 @@ static void make_first_token(bt_msg_first_token *t)
     memcpy(t->top_logits, logits, sizeof logits);
     t->queue_us = 1;
     t->prefill_us = UINT64_MAX;
-    t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8, 9, 10, 11};
+    t->work = (bt_msg_work){1200, UINT64_MAX, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13};
     t->device = sample_work;
     t->device_prompt =
         (bt_msg_device_prompt){1, UINT64_MAX, 3, 4, 5, 6, 7, BT_MSG_MAX_DEVICE_PARTS, {{"", 0}}, 8, 9};

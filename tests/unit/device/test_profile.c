@@ -115,7 +115,9 @@ static void known_figures(void **state)
     assert_true(!host.max_shapes && !host.state_pow2 && !host.state_multiple && !host.max_rows &&
                 !host.query_slice_rows);
     for (int k = 0; k < BT_OP_KINDS; k++) {
-        const uint8_t want = bt_op_infos[k].class == BT_CLASS_EDGE ? 0 : k == BT_OP_LINEAR ? 39 : 3;
+        const uint8_t want = bt_op_infos[k].class == BT_CLASS_EDGE     ? 0
+                             : bt_op_infos[k].class == BT_CLASS_LINEAR ? 39
+                                                                       : 3;
         assert_int_equal(host.op[k], want);
     }
 }
@@ -155,10 +157,11 @@ static void built_in_profiles_take_these_operators(void **state)
         npus++;
         for (int k = 0; k < BT_OP_KINDS; k++) {
             const bool is_asked = bt_op_infos[k].class != BT_CLASS_EDGE;
-            const uint8_t all = k == BT_OP_LINEAR   ? want[w].linear
+            const bool is_linear = bt_op_infos[k].class == BT_CLASS_LINEAR;
+            const uint8_t all = is_linear           ? want[w].linear
                                 : k == BT_OP_ROTATE ? want[w].rotate
                                                     : want[w].others;
-            const uint8_t int8 = k == BT_OP_LINEAR || bt_op_infos[k].class == BT_CLASS_ACTIVATION ? I8 : 0;
+            const uint8_t int8 = is_linear || bt_op_infos[k].class == BT_CLASS_ACTIVATION ? I8 : 0;
             assert_int_equal(p.op[k], !is_asked ? 0 : is_int8 ? int8 : all);
         }
     }

@@ -111,8 +111,18 @@ static void host_agrees_with_the_reference_and_nothing_changes_a_bit(void **stat
 
 static void all_experts(tiny_gguf *w, void *ud) { tiny_gguf_u32(w, ud, TINY_GGUF_EXPERTS); }
 
-/* Rows one by one, then the same rows as drafts of one step, in each form of weights and KV. With KV of 8
- * bits rows choose all experts: else one row may choose another of two experts whose scores are near. */
+/* Rows of a model with experts choose all of them. With KV of 8 bits one row may else choose another of two
+ * experts whose scores are near. used: room for the key. */
+static void choose_all(tiny_gguf_spec *s, char used[64])
+{
+    if (!tiny_gguf_has_experts(s->arch)) return;
+    (void)snprintf(used, 64, "%s.expert_used_count", strcmp(s->arch, "mixtral") != 0 ? s->arch : "llama");
+    s->omit = used;
+    s->extra = all_experts;
+    s->ud = used;
+}
+
+/* Rows one by one, then the same rows as drafts of one step, in each form of weights and KV. */
 static void decoding_is_near_the_reference_and_drafts_change_no_bit(void **state)
 {
     (void)state;
@@ -128,13 +138,7 @@ static void decoding_is_near_the_reference_and_drafts_change_no_bit(void **state
         const uint32_t elem = i / 3 % 2 ? 1 : 2;
         char used[64];
         s.type = forms[form].type;
-        if (elem == 1 && tiny_gguf_has_experts(s.arch)) {
-            (void)snprintf(used, sizeof used, "%s.expert_used_count",
-                           strcmp(s.arch, "mixtral") != 0 ? s.arch : "llama");
-            s.omit = used;
-            s.extra = all_experts;
-            s.ud = used;
-        }
+        if (elem == 1) choose_all(&s, used);
         world w = begin(&s);
         bt_fault f = {""};
         bt_decode *d = NULL;
@@ -180,8 +184,10 @@ static void packages_are_near_the_reference_and_nothing_changes_a_bit(void **sta
                 {"w8a16:no-rotate", BT_PKG_OPS_ALL, 2, 0.06f},
                 {"w8a8:smooth=0.5", BT_PKG_OPS_ALL, 1, 0.25f}};
     for (int a = 0; a < CASES; a++)
-        for (size_t r = 0; r < sizeof rows / sizeof *rows && !tiny_gguf_has_experts(spec_of(a).arch); r++) {
-            const tiny_gguf_spec s = spec_of(a);
+        for (size_t r = 0; r < sizeof rows / sizeof *rows; r++) {
+            tiny_gguf_spec s = spec_of(a);
+            char used[64];
+            if (rows[r].kv_elem_bytes == 1) choose_all(&s, used);
             world w = begin(&s);
             uint64_t hash[2];
             float far = 0;
@@ -207,7 +213,7 @@ static void sparse_attention_is_the_same_however_prompts_are_cut(void **state)
     (void)state;
     for (int a = 0; a < BT_ARCHS; a++) {
         const tiny_gguf_spec s = spec_of(a);
-        if (tiny_gguf_has_experts(s.arch) || s.window) continue; /* for windows the next test */
+        if (s.window) continue; /* the next test */
         world w = begin(&s);
         uint64_t hash[2];
         for (int i = 0; i < 2; i++) {
@@ -379,11 +385,13 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         const bt_arch_info *arch = bt_arch_of((bt_arch)a);
         const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
                    by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->caps == BT_ARCH_ALWAYS;
-        if (tiny_gguf_has_experts(s.arch)) continue;
+        const bool has_experts = tiny_gguf_has_experts(s.arch);
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
         assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count,
-                         2 * is_after + 2 * by_mean + by_row + 2 * has_caps);
+                         2 * is_after + 2 * by_mean + by_row + 2 * has_caps + 2 * has_experts);
+        assert_int_equal(lists(pkg, "rmsnorm", "rows are routed in floats"), has_experts);
+        assert_int_equal(lists(pkg, "add", "adds what experts made"), has_experts);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
         assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
         assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), by_row);
@@ -459,16 +467,22 @@ static void steps_read_only_the_experts_that_their_rows_chose(void **state)
     end(&w);
 }
 
-static void packages_of_experts_are_refused_with_another_engine(void **state)
+static void recipes_that_experts_cannot_follow_are_refused_by_name(void **state)
 {
     (void)state;
+    static const char *const recipes[] = {"w8a8:llm-int8", "w4a16:awq"};
+    static const char *const names[] = {"llm-int8", "awq"};
     const tiny_gguf_spec s = spec_of(BT_ARCH_QWEN3MOE);
     engine_kit kit = engine_kit_of(&s);
-    char key[33];
-    bt_fault f = {""};
-    const bt_compile_options o = {.ctx_tokens = CTX};
-    assert_int_equal(bt_compile_key(key, kit.model, &o, &f), BT_EARG);
-    assert_non_null(strstr(f.text, "--engine host"));
+    for (int i = 0; i < 2; i++) {
+        char key[33];
+        bt_fault f = {""};
+        bt_compile_options o = {.ctx_tokens = CTX};
+        assert_int_equal(bt_recipe_parse(&o.recipe, recipes[i], NULL), BT_OK);
+        assert_int_equal(bt_compile_key(key, kit.model, &o, &f), BT_EARG);
+        assert_non_null(strstr(f.text, names[i]));
+        assert_non_null(strstr(f.text, "experts"));
+    }
     engine_kit_done(&kit);
 }
 
@@ -486,7 +500,7 @@ int main(void)
         cmocka_unit_test(a_window_is_part_of_the_id),
         cmocka_unit_test(how_many_experts_a_row_has_decides_something),
         cmocka_unit_test(steps_read_only_the_experts_that_their_rows_chose),
-        cmocka_unit_test(packages_of_experts_are_refused_with_another_engine),
+        cmocka_unit_test(recipes_that_experts_cannot_follow_are_refused_by_name),
         cmocka_unit_test(each_bias_and_the_eps_of_starcoder2_decide_something),
         cmocka_unit_test(what_has_no_form_in_integers_stays_on_the_companion_by_name),
         cmocka_unit_test(fused_matrices_are_split_where_they_lie),

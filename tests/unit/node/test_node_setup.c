@@ -172,12 +172,14 @@ static void an_engines_reports_become_messages_and_what_is_too_much_is_summed(vo
                            .session_switches = 180,
                            .session_switch_ns = 190,
                            .npu_int16_macs = 200,
-                           .npu_float_macs = 210};
+                           .npu_float_macs = 210,
+                           .expert_rows = 220,
+                           .expert_padding_rows = 230};
     const bt_msg_work w = bt_node_setup_work(&sum);
     assert_true(w.rows == 110 && w.npu_macs == 120 && w.companion_macs == 130 && w.shadow_entries == 150 &&
                 w.compilations == 160 && w.masked_macs == 170 && w.session_switches == 180 &&
                 w.session_switch_ns == 190 && w.tile_padding_macs == 140 && w.npu_int16_macs == 200 &&
-                w.npu_float_macs == 210);
+                w.npu_float_macs == 210 && w.expert_rows == 220 && w.expert_padding_rows == 230);
 }
 
 int main(void)

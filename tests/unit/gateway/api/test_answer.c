@@ -45,8 +45,9 @@ static const gw_answer_report report = {
     .kv_transfer_us = 375,
     .kv_digest = {{0xab, 1}},
     .work = {.rows = 16, .npu_macs = 3000, .companion_macs = 1000, .shadow_entries = 5, .masked_macs = 1000,
-             .session_switches = 4, .session_switch_ns = 1500000, .tile_padding_macs = 600,
-             .npu_int16_macs = 500, .npu_float_macs = 2000},
+             .expert_rows = 30, .expert_padding_rows = 10, .session_switches = 4,
+             .session_switch_ns = 1500000, .tile_padding_macs = 600, .npu_int16_macs = 500,
+             .npu_float_macs = 2000},
     .prefilled_by = "d1",
     .attempts = 3,
     .recoveries = 2,
@@ -88,7 +89,8 @@ static const bt_thoughts_part *said(const char *text)
     "\"quant\":\"w8a8:no-r2\",\"shape_policy\":\"chunk:256+tail\",\"profile\":\"host\",\"npu_mac_ratio\":0." \
     "75,\"npu_int8_mac_ratio\":0.125,\"npu_int16_mac_ratio\":0.125,\"npu_float_mac_ratio\":0.5,\"padding_" \
     "ratio\":0.875,\"fallbacks\":[{\"op\":\"rmsnorm\",\"count\":61,\"why\":\"? not among the " \
-    "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"session_switches\":4," \
+    "NPU's\"}],\"compilations\":0,\"masked_mac_ratio\":0.2,\"expert_padding_ratio\":0.25,\"session_" \
+    "switches\":4," \
     "\"session_switch_ms\":1.5,\"tile_padding_macs\":600," \
     "\"chunks\":[{\"tokens\":2,\"begin_ms\":0.0,\"end_ms\":1.5,\"chunks\":1}," \
     "{\"tokens\":1,\"begin_ms\":1.25,\"end_ms\":2000.0,\"chunks\":1}],\"device\":null,\"warnings\":[]}"

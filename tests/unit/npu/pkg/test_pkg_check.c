@@ -72,7 +72,7 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 /* X(words of the message, what is changed) */
 #define DAMAGES(X) \
     X("not a package file", v->h->magic[3] ^= 1) \
-    X("package version 1, this program reads version 3", v->h->version = 1) \
+    X("package version 1, this program reads version 4", v->h->version = 1) \
     X("header_bytes", v->h->header_bytes = 512) \
     X("cut short", v->h->file_bytes++) \
     X("table tensors: elements of 97 bytes", v->h->tensors.elem_bytes = 97) \

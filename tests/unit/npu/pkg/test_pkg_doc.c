@@ -95,6 +95,10 @@ static const field header[] = {F(S, magic),
                                F(S, window_rope_base),
                                F(S, score_cap),
                                F(S, logit_cap),
+                               F(S, experts),
+                               F(S, experts_used),
+                               F(S, routers),
+                               F(S, expert_sites),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table
@@ -171,6 +175,9 @@ static const field params[] = {E(S, m, 0), E(S, m, 1), E(S, m, 2),    E(S, m, 3)
                                E(S, s, 1), E(S, s, 2), E(S, s, 3),    F(S, k_shift), F(S, v_shift),
                                F(S, zero), F(S, eps),  F(S, reserved)};
 #undef S
+#define S bt_pkg_expert
+static const field experts[] = {F(S, scale), F(S, inv_scale), F(S, rows), F(S, zero), F(S, is_rare)};
+#undef S
 #define S bt_pkg_fallback
 static const field fallbacks[] = {F(S, op), F(S, why), F(S, count), F(S, layers), F(S, macs_per_row)};
 #undef S
@@ -205,6 +212,7 @@ static const struct section {
     SECTION("Pieces: 32 bytes", bt_pkg_piece, pieces),
     SECTION("Places: 32 bytes", bt_pkg_place, places),
     SECTION("Instructions: 88 bytes", bt_pkg_inst, insts),
+    SECTION("Experts: 16 bytes", bt_pkg_expert, experts),
     SECTION("Parameters: 64 bytes", bt_pkg_int_params, params),
     SECTION("Fallbacks: 136 bytes", bt_pkg_fallback, fallbacks),
     SECTION("Sessions: 16 bytes", bt_pkg_session, sessions),
