@@ -81,9 +81,8 @@ void bt_constraint_free(bt_constraint *c)
     free(c);
 }
 
-void bt_constraint_restart(bt_constraint *c)
+static void restart(bt_constraint *c)
 {
-    if (!c) return;
     bt_program_begin(&c->state, c->program);
     c->taken = 0;
 }
@@ -101,7 +100,7 @@ static bt_err make(bt_constraint **ret, const bt_constraint_vocab *v, const bt_s
     }
     c->vocab = v;
     memcpy(c->head, p->program, sizeof c->head);
-    bt_constraint_restart(c);
+    restart(c);
     *ret = c;
     return BT_OK;
 }
@@ -128,7 +127,7 @@ bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_cons
     }
     if (!*c && (e = make(c, v, p, fault)) < 0) return e;
     bt_constraint *o = *c;
-    if (h->generated_len < o->taken) bt_constraint_restart(o);
+    if (h->generated_len < o->taken) restart(o);
     for (; e == BT_OK && o->taken < h->generated_len; o->taken += e == BT_OK)
         e = take(o, h->generated[o->taken], fault);
     if (e == BT_OK) e = bt_mask_fill(o->open, o->mask, &o->state, fault);

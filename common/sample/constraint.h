@@ -25,7 +25,5 @@ typedef struct bt_constraint bt_constraint;
  * far does not belong to it; no token is open; the state is told. BT_ENOMEM. */
 bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_constraint_vocab *v,
                           const bt_sample_params *p, const bt_sample_history *h, bt_fault *fault);
-/* Another answer begins: the next call takes all of its tokens. NULL is fine. */
-void bt_constraint_restart(bt_constraint *c);
 void bt_constraint_free(bt_constraint *c); /* NULL is fine */
 #endif
