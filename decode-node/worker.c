@@ -41,7 +41,8 @@ typedef struct sequence {
     int32_t *ids;              /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
     uint8_t **page;            /* [2 table_len]: those of window layers last */
     bt_sample_bias *bias;      /* [BT_SAMPLE_MAX_BIAS] */
-    bt_constraint *constraint; /* where the sampling has a program: made with the first token */
+    bt_constraint *constraint; /* where the sampling has a program: of the shelf, or made with the first token
+                                */
     size_t pages;              /* in the table; the I/O thread's */
     bt_fault wrong;            /* the fault of START; "": none */
     bool active;
@@ -86,6 +87,7 @@ struct dc_worker {
     float *logits;              /* [rows_max, V]; for mixed steps DC_BATCH_PIECES rows more */
     bt_sample_logprob *logprob; /* [rows_max] */
     bt_sample **sampler;        /* [threads] */
+    bt_constraint_shelf shelf;
     dc_lookup_cost cost;
     size_t threads;
     pthread_t thread;
@@ -125,7 +127,7 @@ static void leave_slot(dc_worker *w, sequence *s, dc_worker_event_type type, bt_
     snprintf(ev.u.text, sizeof ev.u.text, "%s", text);
     dc_batch_leave(w->batch, s->is.slot);
     s->active = false;
-    bt_constraint_free(s->constraint);
+    bt_constraint_keep(&w->shelf, s->constraint);
     s->constraint = NULL;
     push_event(w, &ev);
 }
@@ -169,6 +171,7 @@ static void begin(dc_worker *w, uint32_t slot)
     s->work = (bt_report_work){0};
     s->device = (bt_msg_device_work){0};
     s->started_us = bt_clock_us();
+    s->constraint = bt_constraint_take(&w->shelf, &s->is.sampling);
     if (s->wrong.text[0]) fail_slot(w, s, BT_EARG, &s->wrong);
     if (!s->active || (s->known && ends(w, s))) return;
     dc_batch_join_slot(w->batch, &(dc_batch_join){.slot = slot, .prompt_tokens = s->is.prompt_tokens,
@@ -686,6 +689,7 @@ void dc_worker_free(dc_worker *w)
         free(w->slot[i].bias);
         bt_constraint_free(w->slot[i].constraint);
     }
+    bt_constraint_shelf_done(&w->shelf);
     dc_batch_free(w->batch);
     bt_ring_free(w->commands);
     bt_ring_free(w->events);

@@ -40,7 +40,7 @@ struct pf_worker {
     bt_prefill *engine;
     bt_sample *sampler;
     const bt_constraint_vocab *words;
-    bt_constraint *constraint; /* of the last job with a program */
+    bt_constraint_shelf shelf;
     size_t vocab;
     uint32_t slots, layers;
     atomic_bool *cancel; /* [slots], set by the I/O thread */
@@ -115,14 +115,19 @@ static bt_err sample(running *r)
     pf_worker *w = r->w;
     pf_worker_event *ev = &r->computed;
     bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
-    const bt_err e =
-        bt_constraint_open(&history.open, &w->constraint, w->words, &r->job.sampling, &history, &r->fault);
-    if (e < 0) return e;
+    bt_constraint *c = bt_constraint_take(&w->shelf, &r->job.sampling);
+    bt_err e = bt_constraint_open(&history.open, &c, w->words, &r->job.sampling, &history, &r->fault);
+    if (e < 0) {
+        bt_constraint_free(c);
+        return e;
+    }
     ev->top_len = bt_sample_top(ev->top_ids, w->sampler, BT_MSG_TOP_LOGITS, r->logits);
     for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = r->logits[ev->top_ids[i]];
     ev->has_logprob = r->job.sampling.logprobs;
-    return bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
-                           &r->fault);
+    e = bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
+                        &r->fault);
+    bt_constraint_keep(&w->shelf, c);
+    return e;
 }
 
 static uint32_t tokens_of(const running *r) { return r->job.ids_len - r->job.from_row; }
@@ -319,7 +324,7 @@ void pf_worker_free(pf_worker *w)
         bt_prefill_free(w->engine);
     }
     bt_sample_free(w->sampler);
-    bt_constraint_free(w->constraint);
+    bt_constraint_shelf_done(&w->shelf);
     bt_ring_free(w->jobs);
     bt_ring_free(w->events);
     free(w->logits);

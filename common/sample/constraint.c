@@ -81,6 +81,11 @@ void bt_constraint_free(bt_constraint *c)
     free(c);
 }
 
+static bool is_of(const bt_constraint *c, const bt_sample_params *p)
+{
+    return p->program_len >= BT_PROGRAM_HEADER_BYTES && memcmp(c->head, p->program, sizeof c->head) == 0;
+}
+
 static void restart(bt_constraint *c)
 {
     bt_program_begin(&c->state, c->program);
@@ -120,8 +125,7 @@ bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_cons
     *ret = NULL;
     if (!p->program_len) return BT_OK;
     if (!v) return bt_fail(fault, BT_EARG, "this node's file has no vocabulary, which a program needs");
-    if (*c && (p->program_len < BT_PROGRAM_HEADER_BYTES ||
-               memcmp((*c)->head, p->program, BT_PROGRAM_HEADER_BYTES) != 0)) {
+    if (*c && !is_of(*c, p)) {
         bt_constraint_free(*c);
         *c = NULL;
     }
@@ -133,4 +137,36 @@ bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_cons
     if (e == BT_OK) e = bt_mask_fill(o->open, o->mask, &o->state, fault);
     if (e == BT_OK) *ret = o->open;
     return e;
+}
+
+/* ---- those of answers that have ended ---- */
+
+bt_constraint *bt_constraint_take(bt_constraint_shelf *s, const bt_sample_params *p)
+{
+    for (size_t i = 0; i < BT_CONSTRAINT_KEPT && p->program_len; i++) {
+        bt_constraint *c = s->at[i];
+        if (!c || !is_of(c, p)) continue;
+        s->at[i] = NULL;
+        restart(c);
+        return c;
+    }
+    return NULL;
+}
+
+/* In a free place, else in each place in turn. */
+void bt_constraint_keep(bt_constraint_shelf *s, bt_constraint *c)
+{
+    if (!c) return;
+    uint32_t i = s->next;
+    for (uint32_t k = 0; k < BT_CONSTRAINT_KEPT; k++)
+        if (!s->at[k]) i = k;
+    bt_constraint_free(s->at[i]);
+    s->at[i] = c;
+    s->next = (i + 1) % BT_CONSTRAINT_KEPT;
+}
+
+void bt_constraint_shelf_done(bt_constraint_shelf *s)
+{
+    for (size_t i = 0; i < BT_CONSTRAINT_KEPT; i++) bt_constraint_free(s->at[i]);
+    *s = (bt_constraint_shelf){.next = 0};
 }

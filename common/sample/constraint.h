@@ -26,4 +26,16 @@ typedef struct bt_constraint bt_constraint;
 bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_constraint_vocab *v,
                           const bt_sample_params *p, const bt_sample_history *h, bt_fault *fault);
 void bt_constraint_free(bt_constraint *c); /* NULL is fine */
+
+/* Constraints of answers that have ended, the last ones: another answer of the same program begins with all that was
+ * found out. All zero: none. One thread at a time. */
+enum { BT_CONSTRAINT_KEPT = 8 };
+typedef struct bt_constraint_shelf {
+    bt_constraint *at[BT_CONSTRAINT_KEPT];
+    uint32_t next;
+} bt_constraint_shelf;
+/* One for p, at its beginning, which is the caller's then; NULL: there is none. */
+bt_constraint *bt_constraint_take(bt_constraint_shelf *s, const bt_sample_params *p);
+void bt_constraint_keep(bt_constraint_shelf *s, bt_constraint *c); /* NULL is fine */
+void bt_constraint_shelf_done(bt_constraint_shelf *s);
 #endif
