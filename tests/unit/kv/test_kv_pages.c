@@ -398,6 +398,52 @@ static void the_longest_sequence_is_what_model_memory_and_wish_allow(void **stat
     assert_int_equal(n, 7);
 }
 
+/* 7 layers, of which the third and the sixth see all. The same rows in pages of all layers, and by class. */
+static void rows_of_window_layers_lie_in_pages_of_their_own(void **state)
+{
+    (void)state;
+    enum { DEPTH = 7, PAGE = 16, LEN = 4, ROWS = LEN * PAGE - 3 };
+    const bt_kv_memory_want want = {DEPTH, 2, 4, 2, 3, PAGE, 6 * PAGE, 5 * PAGE},
+                            one = {DEPTH, 2, 4, 2, 3, PAGE, LEN * PAGE, 0};
+    const uint32_t all[LEN] = {5, 0, 3, 1}, order[LEN] = {0, 1, 2, 3};
+    uint32_t windows[LEN] = {4, 2, 0, 1};
+    uint8_t *page[2 * LEN], *whole[LEN], body[2 * PAGE * 2 * 4 * 2], digest[2][16];
+    bt_kv_memory m, w;
+    bt_kv_view v, v1;
+    assert_int_equal(bt_kv_memory_new(&m, &want, NULL), BT_OK);
+    assert_int_equal(bt_kv_memory_new(&w, &one, NULL), BT_OK);
+    assert_null(w.windows);
+    assert_int_equal(bt_kv_memory_token_bytes(&m), 7 * 2 * 2 * 4 * 2);
+    bt_kv_memory_view(&v, page, &m, &(bt_kv_numbers){all, windows, LEN});
+    bt_kv_memory_view(&v1, whole, &w, &(bt_kv_numbers){order, NULL, LEN});
+    assert_int_equal(v.layers, DEPTH);
+    assert_int_equal(v.tokens_capacity, LEN * PAGE);
+    for (size_t l = 0; l < DEPTH; l++)
+        for (size_t t = 0; t < ROWS; t++)
+            for (int k = 0; k < 4; k++) {
+                uint8_t row[8];
+                for (size_t i = 0; i < 8; i++) row[i] = (uint8_t)(l * 31 + t * 7 + (size_t)k * 3 + i);
+                memcpy(bt_kv_view_row(&v, l, k / 2, t, k % 2), row, 8);
+                memcpy(bt_kv_view_row(&v1, l, k / 2, t, k % 2), row, 8);
+            }
+    assert_int_equal(bt_kv_pack_digest(digest[0], &v, ROWS, NULL), BT_OK); /* no row lies on another */
+    assert_int_equal(bt_kv_pack_digest(digest[1], &v1, ROWS, NULL), BT_OK);
+    assert_memory_equal(digest[0], digest[1], 16);
+    windows[0] = BT_KV_NO_PAGE;
+    bt_kv_memory_view(&v, page, &m, &(bt_kv_numbers){all, windows, LEN});
+    assert_int_equal(v.window_begin, PAGE);
+    assert_int_equal(bt_kv_pack_digest(digest[0], &v, ROWS, NULL), BT_EARG);
+    for (size_t l = 0; l < DEPTH; l++) {
+        const bool is_all = l == 2 || l == 5;
+        assert_int_equal(bt_kv_pack_take(body, sizeof body, &v, l, 0, PAGE, NULL), is_all ? BT_OK : BT_EARG);
+        assert_int_equal(bt_kv_pack_place(&v, l, 0, PAGE, body, sizeof body, NULL), is_all ? BT_OK : BT_EARG);
+        assert_int_equal(bt_kv_pack_take(body, sizeof body, &v, l, PAGE, PAGE, NULL), BT_OK);
+        assert_memory_equal(body, bt_kv_view_row(&v1, l, 0, PAGE, 0), sizeof body / 2);
+    }
+    bt_kv_memory_free(&m);
+    bt_kv_memory_free(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +460,7 @@ int main(void)
         cmocka_unit_test(a_digest_is_checked_where_the_rows_lie),
         cmocka_unit_test(the_digest_does_not_depend_on_pages),
         cmocka_unit_test(wrong_ranges_and_sizes_copy_nothing),
+        cmocka_unit_test(rows_of_window_layers_lie_in_pages_of_their_own),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
