@@ -1,6 +1,9 @@
 /* The reports of compile and inspect on a package, against the file that a helper wrote. */
 #include "tools/package_view.h"
+#include "npu/compile/compile.h"
 #include "npu/pkg/pkg_private.h"
+#include "npu/pkg/recipe.h"
+#include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/model/tiny_pkg.h"
 
 #include <setjmp.h>
@@ -9,6 +12,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 typedef struct room {
@@ -264,6 +268,47 @@ static void static_contexts_packing_and_switches_are_counted(void **state)
     close_room(&r);
 }
 
+/* Experts that a short calibration chose rarely are named with their counts, each once. */
+static void experts_of_few_rows_are_named_with_their_counts(void **state)
+{
+    (void)state;
+    enum { TOKENS = 48 };
+    char path[] = "/tmp/baton-view-XXXXXX";
+    int32_t ids[TOKENS];
+    engine_kit kit = engine_kit_model("qwen3moe");
+    bt_compile_options with = {.ctx_tokens = 64, .calib_ids = ids, .calib_len = TOKENS,
+                               .shape_policy = "chunk:16"};
+    bt_pkg *pkg = NULL;
+    const int fd = mkstemp(path);
+    assert_true(fd >= 0);
+    close(fd);
+    engine_kit_ids(ids, TOKENS, kit.model, 5);
+    assert_int_equal(bt_recipe_parse(&with.recipe, "w8a8:clip=max", NULL), BT_OK);
+    assert_int_equal(bt_compile(path, kit.model, &with, NULL, NULL), BT_OK);
+    assert_int_equal(bt_pkg_open(&pkg, path, NULL), BT_OK);
+    unlink(path);
+    const bt_pkg_header *h = bt_pkg_header_of(pkg);
+    json_t *j = tool_package_json(pkg);
+    const json_t *rare = json_object_get(j, "rare_experts");
+    size_t at = 0;
+    assert_int_equal(integer(j, "experts"), h->experts);
+    assert_int_equal(integer(j, "experts_used"), h->experts_used);
+    for (uint32_t l = 0; l < h->layers; l++)
+        for (uint32_t e = 0; e < h->experts; e++) {
+            const bt_pkg_expert *of = bt_pkg_expert_of(pkg, l, BT_SITE_UP, e);
+            if (of->rows >= BT_PKG_EXPERT_ROWS) continue;
+            const json_t *one = json_array_get(rare, at++);
+            assert_int_equal(integer(one, "layer"), l);
+            assert_int_equal(integer(one, "expert"), e);
+            assert_int_equal(integer(one, "calibration_rows"), of->rows);
+        }
+    assert_true(at > 0);
+    assert_int_equal(json_array_size(rare), at);
+    json_decref(j);
+    bt_pkg_close(pkg);
+    engine_kit_done(&kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -274,6 +319,7 @@ int main(void)
         cmocka_unit_test(sharing_programs_never_takes_more),
         cmocka_unit_test(the_plan_adds_up_operator_by_operator),
         cmocka_unit_test(static_contexts_packing_and_switches_are_counted),
+        cmocka_unit_test(experts_of_few_rows_are_named_with_their_counts),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

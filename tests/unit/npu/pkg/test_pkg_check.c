@@ -74,6 +74,9 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
     X("not a package file", v->h->magic[3] ^= 1) \
     X("package version 1, this program reads version 4", v->h->version = 1) \
     X("header_bytes", v->h->header_bytes = 512) \
+    X("header: experts 0", v->h->experts_used = 1) \
+    X("header: experts_used 0 of 4 experts", v->h->experts = 4) \
+    X("header: experts_used 3 of 2 experts", v->h->experts = 2, v->h->experts_used = 3) \
     X("cut short", v->h->file_bytes++) \
     X("table tensors: elements of 97 bytes", v->h->tensors.elem_bytes = 97) \
     X("table rows: 4097 elements, at most 4096", v->h->rows.count = 4097) \
