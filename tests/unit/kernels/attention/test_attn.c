@@ -1,5 +1,6 @@
 /* Attention and the store of KV rows: bits of every variant against ref, ref against softmax in double
  * precision. */
+#include "tests/helpers/slow.h"
 #include "tests/unit/kernels/variants.h"
 
 #include <math.h>
@@ -126,7 +127,7 @@ static void equals_ref_for_many_rows_at_once(void **state)
 static void gives_the_same_bits_however_heads_and_rows_are_split(void **state)
 {
     const bt_kernels *v = variant_of(state);
-    for (int round = 0; round < 20; round++) {
+    for (int round = 0; round < (slow_run() ? 7 : 20); round++) {
         static const size_t ratios[] = {1, 3, 4};
         const size_t g = 1 + rnd_below(3), heads = g * ratios[rnd_below(3)], d = 8 * (1 + rnd_below(10));
         problem p = problem_new(1 + rnd_below(30), rnd_below(300), heads, g, d, pages[rnd_below(3)], 2);
@@ -204,7 +205,7 @@ static void takes_scores_far_below_the_range_of_exp(void **state)
 static void ref_agrees_with_softmax_in_double_precision(void **state)
 {
     (void)state;
-    for (int round = 0; round < 12; round++) {
+    for (int round = 0; round < (slow_run() ? 4 : 12); round++) {
         const size_t g = 1 + rnd_below(2), heads = 3 * g, d = 1 + rnd_below(70), t = 1 + rnd_below(4),
                      pos0 = rnd_below(600);
         problem p = problem_new(t, pos0, heads, g, d, 16, 2);

@@ -1,5 +1,6 @@
 /* The weight forms of decoding: their layout, what a code is worth (AC-k1, AC-k2), bits of every variant
  * against ref, ref against double precision. */
+#include "tests/helpers/slow.h"
 #include "tests/unit/kernels/variants.h"
 
 #include <math.h>
@@ -238,7 +239,7 @@ static void decodes_groups_to_asymmetric_int4(void **state) { check_groups(varia
 static void ref_agrees_with_double_precision(void **state)
 {
     (void)state;
-    for (int round = 0; round < 60; round++) {
+    for (int round = 0; round < (slow_run() ? 20 : 60); round++) {
         const size_t k = 1 + rnd_below(200), groups[] = {0, 32, k};
         problem p = problem_new(1 + rnd_below(5), 1 + rnd_below(40), k, groups[round % 3], 1, round & 1);
         for (size_t t = 0; t < p.t; t++)
@@ -298,7 +299,7 @@ static void equals_ref_around_every_edge_of_groups_and_panels(void **state)
 static void gives_the_same_bits_however_rows_and_panels_are_split(void **state)
 {
     const bt_kernels *v = variant_of(state);
-    for (int round = 0; round < 90; round++) {
+    for (int round = 0; round < (slow_run() ? 30 : 90); round++) {
         const size_t k = 1 + rnd_below(600), groups[] = {0, 32, k};
         problem p = problem_new(1 + rnd_below(40), 1 + rnd_below(170), k, groups[round % 3], 5, round & 1);
         const size_t panels = bt_matmul_panels(p.n);
