@@ -181,9 +181,10 @@ test-models: all
 ## test-proxy: nginx and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082)
 test-proxy: all
 	@python3 tests/clients/proxy.py $(B) "$$(sh deploy/model.sh)"
-## test-paced: real processes at a device's pace against the simulator, by hand: K='16 40'; an idle machine, minutes
-test-paced: all
+## test-paced: by hand, on an idle machine, minutes: real processes at a device's pace against the simulator (K='16 40'), and this machine calibrated
+test-paced: all $(B)/tests/integration/lab/test_e2e_calibrate
 	@python3 tests/clients/paced.py $(B) "$$(sh deploy/model.sh)" $(K)
+	@BATON_TEST_QUIET=1 BATON_BIN=$(abspath $(B)/bin) BATON_TEST_MODEL="$$(sh deploy/model.sh)" $(B)/tests/integration/lab/test_e2e_calibrate
 ## check-timeline: traces of `baton timeline` read with Perfetto's protobuf bindings, from PyPI
 check-timeline: all
 	@sh deploy/model.sh > /dev/null
