@@ -41,8 +41,7 @@ typedef struct sequence {
     int32_t *ids;              /* [ctx + 1]: the prompt, then the answer; token p is run at position p */
     uint8_t **page;            /* [2 table_len]: those of window layers last */
     bt_sample_bias *bias;      /* [BT_SAMPLE_MAX_BIAS] */
-    bt_constraint *constraint; /* where the sampling has a program: of the shelf, or made with the first token
-                                */
+    bt_constraint *constraint; /* NULL: the sampling has no program */
     size_t pages;              /* in the table; the I/O thread's */
     bt_fault wrong;            /* the fault of START; "": none */
     bool active;
@@ -163,6 +162,7 @@ static bool ends(dc_worker *w, sequence *s)
 static void begin(dc_worker *w, uint32_t slot)
 {
     sequence *s = &w->slot[slot];
+    bt_fault fault = {""};
     s->active = true;
     s->known = s->is.ids_len;
     s->steps = s->mixed = s->drafted = s->accepted = s->suffix = 0;
@@ -171,8 +171,9 @@ static void begin(dc_worker *w, uint32_t slot)
     s->work = (bt_report_work){0};
     s->device = (bt_msg_device_work){0};
     s->started_us = bt_clock_us();
-    s->constraint = bt_constraint_take(&w->shelf, &s->is.sampling);
+    const bt_err e = bt_constraint_take(&s->constraint, &w->shelf, w->config.words, &s->is.sampling, &fault);
     if (s->wrong.text[0]) fail_slot(w, s, BT_EARG, &s->wrong);
+    else if (e < 0) fail_slot(w, s, e, &fault);
     if (!s->active || (s->known && ends(w, s))) return;
     dc_batch_join_slot(w->batch, &(dc_batch_join){.slot = slot, .prompt_tokens = s->is.prompt_tokens,
                                                   .known = s->known, .rows = s->is.rows,
@@ -313,13 +314,12 @@ static void learn(sequence *s, const dc_batch_item *it, const outcome *o)
 }
 
 /* Token `index` of the answer, after those before it in ids. */
-static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, const dc_worker *w, bt_sample *sampler,
-                     sequence *s, uint32_t index, const float *logits, bt_fault *fault)
+static bt_err sample(int32_t *ret_id, bt_sample_logprob *ret, bt_sample *sampler, sequence *s, uint32_t index,
+                     const float *logits, bt_fault *fault)
 {
     bt_sample_history history = {.prompt = s->ids, .prompt_len = s->is.prompt_tokens,
                                  .generated = s->ids + s->is.prompt_tokens, .generated_len = index};
-    const bt_err e =
-        bt_constraint_open(&history.open, &s->constraint, w->config.words, &s->is.sampling, &history, fault);
+    const bt_err e = bt_constraint_open(&history.open, s->constraint, &history, fault);
     return e < 0 ? e : bt_sample_token(ret_id, ret, sampler, &s->is.sampling, logits, &history, fault);
 }
 
@@ -344,7 +344,7 @@ static void sample_item(dc_worker *w, bt_sample *sampler, size_t i)
     for (uint32_t r = 0; r < it->out; r++) {
         if (lost_before(w, it, o, it->pos + it->count - it->out + r + 1)) return;
         int32_t *at = &s->ids[s->is.prompt_tokens + s->known + r], id;
-        o->err = sample(&id, &w->logprob[o->first_row + r], w, sampler, s, s->known + r,
+        o->err = sample(&id, &w->logprob[o->first_row + r], sampler, s, s->known + r,
                         w->logits + (o->first_row + r) * w->vocab, &o->fault);
         if (o->err < 0) return;
         o->tokens++;
@@ -426,7 +426,7 @@ static bt_err first_token(dc_worker *w, sequence *s, const float *logits, bt_fau
 {
     dc_worker_event ev = {.type = DC_WORKER_FIRST, .slot = s->is.slot};
     const int64_t now = bt_clock_us();
-    bt_err e = sample(&ev.id, &ev.logprob, w, w->sampler[0], s, 0, logits, fault);
+    bt_err e = sample(&ev.id, &ev.logprob, w->sampler[0], s, 0, logits, fault);
     if (e == BT_OK && !s->is.view.window_begin) /* else rows are gone, and there is none */
         e = bt_kv_pack_digest(ev.u.first.kv_digest.bytes, &s->is.view, s->is.prompt_tokens, fault);
     if (e < 0) return e;

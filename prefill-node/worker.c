@@ -115,19 +115,16 @@ static bt_err sample(running *r)
     pf_worker *w = r->w;
     pf_worker_event *ev = &r->computed;
     bt_sample_history history = {.prompt = r->job.ids, .prompt_len = r->job.ids_len};
-    bt_constraint *c = bt_constraint_take(&w->shelf, &r->job.sampling);
-    bt_err e = bt_constraint_open(&history.open, &c, w->words, &r->job.sampling, &history, &r->fault);
-    if (e < 0) {
-        bt_constraint_free(c);
-        return e;
-    }
+    bt_constraint *c = NULL;
+    bt_err e = bt_constraint_take(&c, &w->shelf, w->words, &r->job.sampling, &r->fault);
+    if (e == BT_OK) e = bt_constraint_open(&history.open, c, &history, &r->fault);
+    bt_constraint_keep(&w->shelf, c); /* its open tokens stay until it is taken again */
+    if (e < 0) return e;
     ev->top_len = bt_sample_top(ev->top_ids, w->sampler, BT_MSG_TOP_LOGITS, r->logits);
     for (uint32_t i = 0; i < ev->top_len; i++) ev->top_logits[i] = r->logits[ev->top_ids[i]];
     ev->has_logprob = r->job.sampling.logprobs;
-    e = bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
-                        &r->fault);
-    bt_constraint_keep(&w->shelf, c);
-    return e;
+    return bt_sample_token(&ev->token, &ev->logprob, w->sampler, &r->job.sampling, r->logits, &history,
+                           &r->fault);
 }
 
 static uint32_t tokens_of(const running *r) { return r->job.ids_len - r->job.from_row; }

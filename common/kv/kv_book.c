@@ -168,7 +168,7 @@ static void give_back(pool *c, uint32_t n)
     c->given_len++;
 }
 
-/* One holder less. */
+/* Takes one holder from the page. */
 static void let_go(pool *c, uint32_t n)
 {
     if (--c->pages[n].holders > 0) return;
@@ -181,7 +181,7 @@ static void share_page(pool *c, uint32_t n)
     if (c->pages[n].holders++ == 0) unlink_cached(c, n);
 }
 
-/* The window page is no mate any more. */
+/* Parts the window page from its mate. */
 static void part(bt_kv_book *b, uint32_t n)
 {
     page *p = &b->windows.pages[n];

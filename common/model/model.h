@@ -81,7 +81,8 @@ typedef struct bt_hparams {
         bt_rules rules; /* the same members */
     };
 } bt_hparams;
-/* Those of its rules. */
+/* Windows and rotary tables, from the rules of the model: the window of a layer (0: the layer sees all), how many
+ * tables there are, and the number of the layer's table. */
 uint32_t bt_hparams_window(const bt_hparams *hp, uint32_t layer);
 uint32_t bt_hparams_rope_tables(const bt_hparams *hp);
 uint32_t bt_hparams_rope_table(const bt_hparams *hp, uint32_t layer);

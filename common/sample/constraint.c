@@ -118,42 +118,39 @@ static bt_err take(bt_constraint *c, int32_t id, bt_fault *fault)
     return bt_program_accept(&c->state, c->program, s.ptr, s.len, fault);
 }
 
-bt_err bt_constraint_open(const uint64_t **ret, bt_constraint **c, const bt_constraint_vocab *v,
-                          const bt_sample_params *p, const bt_sample_history *h, bt_fault *fault)
+bt_err bt_constraint_open(const uint64_t **ret, bt_constraint *c, const bt_sample_history *h, bt_fault *fault)
 {
     bt_err e = BT_OK;
     *ret = NULL;
-    if (!p->program_len) return BT_OK;
-    if (!v) return bt_fail(fault, BT_EARG, "this node's file has no vocabulary, which a program needs");
-    if (*c && !is_of(*c, p)) {
-        bt_constraint_free(*c);
-        *c = NULL;
-    }
-    if (!*c && (e = make(c, v, p, fault)) < 0) return e;
-    bt_constraint *o = *c;
-    if (h->generated_len < o->taken) restart(o);
-    for (; e == BT_OK && o->taken < h->generated_len; o->taken += e == BT_OK)
-        e = take(o, h->generated[o->taken], fault);
-    if (e == BT_OK) e = bt_mask_fill(o->open, o->mask, &o->state, fault);
-    if (e == BT_OK) *ret = o->open;
+    if (!c) return BT_OK;
+    if (h->generated_len < c->taken) restart(c);
+    for (; e == BT_OK && c->taken < h->generated_len; c->taken += e == BT_OK)
+        e = take(c, h->generated[c->taken], fault);
+    if (e == BT_OK) e = bt_mask_fill(c->open, c->mask, &c->state, fault);
+    if (e == BT_OK) *ret = c->open;
     return e;
 }
 
-/* ---- those of answers that have ended ---- */
+/* ---- the shelf ---- */
 
-bt_constraint *bt_constraint_take(bt_constraint_shelf *s, const bt_sample_params *p)
+bt_err bt_constraint_take(bt_constraint **ret, bt_constraint_shelf *s, const bt_constraint_vocab *v,
+                          const bt_sample_params *p, bt_fault *fault)
 {
-    for (size_t i = 0; i < BT_CONSTRAINT_KEPT && p->program_len; i++) {
+    *ret = NULL;
+    if (!p->program_len) return BT_OK;
+    if (!v) return bt_fail(fault, BT_EARG, "this node's file has no vocabulary, which a program needs");
+    for (size_t i = 0; i < BT_CONSTRAINT_KEPT; i++) {
         bt_constraint *c = s->at[i];
         if (!c || !is_of(c, p)) continue;
         s->at[i] = NULL;
         restart(c);
-        return c;
+        *ret = c;
+        return BT_OK;
     }
-    return NULL;
+    return make(ret, v, p, fault);
 }
 
-/* In a free place, else in each place in turn. */
+/* The constraint goes to a free place, else to the next place in turn. */
 void bt_constraint_keep(bt_constraint_shelf *s, bt_constraint *c)
 {
     if (!c) return;

@@ -25,3 +25,9 @@ bt_err gw_openai_fail(gw_openai_error *err, int status, const char *type, const 
     cut_at_character(err->message);
     return BT_EARG;
 }
+
+bt_err gw_openai_no_memory(gw_openai_error *err)
+{
+    (void)gw_openai_fail(err, 500, "server_error", "out_of_memory", NULL, "Out of memory.");
+    return BT_ENOMEM;
+}

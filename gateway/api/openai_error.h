@@ -16,4 +16,5 @@ typedef struct gw_openai_error {
 /* Fills *err; message by format, cut at a character when too long. param may be NULL. Returns BT_EARG. */
 bt_err gw_openai_fail(gw_openai_error *err, int status, const char *type, const char *code, const char *param,
                       const char *fmt, ...) __attribute__((format(printf, 6, 7)));
+bt_err gw_openai_no_memory(gw_openai_error *err); /* a 500; returns BT_ENOMEM */
 #endif

@@ -33,8 +33,7 @@ bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, 
                               bad);
     json_t *root = gw_json_load(body, len, NULL, &je);
     if (!root && json_error_code(&je) == json_error_out_of_memory) {
-        (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
-        return BT_ENOMEM;
+        return gw_openai_no_memory(err);
     }
     const json_t *v = json_object_get(root, "role");
     const char *role = json_string_value(v);

@@ -1,6 +1,7 @@
 /* See structure.h. */
 #include "gateway/api/structure.h"
 #include "base/hash.h"
+#include "gateway/api/json.h"
 #include "grammar/compile.h"
 
 #include <pthread.h>
@@ -32,7 +33,7 @@ bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v)
 {
     if (!json_is_string(v)) return set_schema(p, f->name, v);
     json_error_t error;
-    json_t *schema = json_loadb(json_string_value(v), json_string_length(v), JSON_REJECT_DUPLICATES, &error);
+    json_t *schema = gw_json_load(json_string_value(v), json_string_length(v), NULL, &error);
     if (!schema)
         return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name, "Invalid '%s': not JSON: %s.",
                               f->name, error.text);
@@ -41,11 +42,20 @@ bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v)
     return e;
 }
 
-bt_err gw_structure_text(gw_reader *p, const gw_field *f, json_t *v)
+static bt_err set_text(gw_reader *p, const char *field, gw_structure_form form, json_t *v)
 {
-    if (!json_is_string(v)) return gw_read_wrong_type(p, f->name, "a string", v);
-    if (json_string_length(v) == 0) return BT_OK;
-    return set(p, f->name, strstr(f->name, "regex") ? GW_STRUCTURE_REGEX : GW_STRUCTURE_GRAMMAR, v);
+    if (!json_is_string(v)) return gw_read_wrong_type(p, field, "a string", v);
+    return json_string_length(v) ? set(p, field, form, v) : BT_OK;
+}
+
+bt_err gw_structure_regex(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return set_text(p, f->name, GW_STRUCTURE_REGEX, v);
+}
+
+bt_err gw_structure_grammar(gw_reader *p, const gw_field *f, json_t *v)
+{
+    return set_text(p, f->name, GW_STRUCTURE_GRAMMAR, v);
 }
 
 bt_err gw_structure_choice(gw_reader *p, const gw_field *f, json_t *v)
@@ -87,9 +97,9 @@ bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v)
         gw_field of;
     } parts[] = {
         {"json", {.name = "structured_outputs.json", .read = gw_structure_json}},
-        {"regex", {.name = "structured_outputs.regex", .read = gw_structure_text}},
+        {"regex", {.name = "structured_outputs.regex", .read = gw_structure_regex}},
         {"choice", {.name = "structured_outputs.choice", .read = gw_structure_choice}},
-        {"grammar", {.name = "structured_outputs.grammar", .read = gw_structure_text}},
+        {"grammar", {.name = "structured_outputs.grammar", .read = gw_structure_grammar}},
     };
     const char *key;
     json_t *item;
@@ -144,12 +154,6 @@ void gw_structures_free(gw_structures *s)
     for (size_t i = 0; i < GW_STRUCTURES_KEPT; i++) free(s->at[i].program);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
-}
-
-static bt_err no_memory(gw_openai_error *err)
-{
-    (void)gw_openai_fail(err, 500, "server_error", "out_of_memory", NULL, "Out of memory.");
-    return BT_ENOMEM;
 }
 
 /* The request gets a copy: another thread may let a kept one go. */
@@ -245,19 +249,19 @@ bt_err gw_structures_compile(gw_structures *s, gw_openai_request *r, bool is_qui
     bt_fault fault = {""};
     bt_buf b;
     if (r->structure.form == GW_STRUCTURE_NONE) return BT_OK;
-    if (!hash_of(hash, &r->structure)) return no_memory(err);
-    if (find(s, r, hash)) return r->program ? BT_OK : no_memory(err);
+    if (!hash_of(hash, &r->structure)) return gw_openai_no_memory(err);
+    if (find(s, r, hash)) return r->program ? BT_OK : gw_openai_no_memory(err);
     if (is_quick) return BT_EAGAIN;
     bt_buf_init(&b, BT_SAMPLE_MAX_PROGRAM);
     const bt_err e = compile(&b, &r->structure, &fault);
     if (e < 0) {
         bt_buf_done(&b);
-        return e == BT_ENOMEM ? no_memory(err)
+        return e == BT_ENOMEM ? gw_openai_no_memory(err)
                               : gw_openai_fail(err, 400, BAD, "invalid_value", r->structure.field,
                                                "Invalid '%s': %s.", r->structure.field, fault.text);
     }
     const bool is_given = give(r, b.data, b.len);
     keep(s, hash, &b);
     bt_buf_done(&b);
-    return is_given ? BT_OK : no_memory(err);
+    return is_given ? BT_OK : gw_openai_no_memory(err);
 }

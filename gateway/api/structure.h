@@ -4,18 +4,20 @@
 #include "gateway/api/openai_fields.h"
 
 /* The texts that an answer may be: response_format, structured_outputs, guided_json and its like, grammar, json_schema.
- * One of them makes a program (grammar/program.h), which the nodes run. A schema and its program are kept, so that the
- * next request with the same one costs a look: GW_STRUCTURES_KEPT programs, at most 256 KiB each. */
+ * One of them makes a program (grammar/program.h), which the nodes run. The last GW_STRUCTURES_KEPT programs, of at
+ * most 256 KiB each, are kept under the hash of their source, so that another request with the source compiles nothing.
+ */
 enum { GW_STRUCTURES_KEPT = 64 };
 
 /* Readers of fields; errors as of all fields. */
 bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v);  /* response_format */
 bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v); /* structured_outputs */
 bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v);   /* a schema: as JSON, or as text of JSON */
-bt_err gw_structure_text(gw_reader *p, const gw_field *f, json_t *v);   /* guided_regex, guided_grammar, grammar */
+bt_err gw_structure_regex(gw_reader *p, const gw_field *f, json_t *v);
+bt_err gw_structure_grammar(gw_reader *p, const gw_field *f, json_t *v);
 bt_err gw_structure_choice(gw_reader *p, const gw_field *f, json_t *v); /* guided_choice */
 
-/* What was compiled before. Any number of threads may use one. */
+/* The programs that are kept. Any number of threads may use one. */
 typedef struct gw_structures gw_structures;
 gw_structures *gw_structures_new(void); /* NULL without memory */
 void gw_structures_free(gw_structures *s);

@@ -14,14 +14,6 @@
 #include <stdlib.h>
 #include <time.h>
 
-static const char SERVER[] = "server_error";
-
-static bt_err no_memory(gw_openai_error *err)
-{
-    (void)gw_openai_fail(err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
-    return BT_ENOMEM;
-}
-
 static bt_err read_prompt(gw_body *b)
 {
     gw_live *l = b->live;
@@ -35,7 +27,7 @@ static bt_err read_prompt(gw_body *b)
                                  (uint32_t)env->options->answers.max_answer);
     if (e == BT_OK && gw_text_begin(&l->text, env->text, &b->request, l->prompt_ids, l->prompt_len,
                                     l->bound.tokens, &fault) < 0)
-        e = no_memory(&b->err);
+        e = gw_openai_no_memory(&b->err);
     return e;
 }
 
@@ -46,7 +38,7 @@ static bt_err write_template(gw_body *b)
     if (e < 0) return e;
     json_t *j = json_pack("{s:s%}", "prompt", p.text, p.len);
     bt_chat_prompt_done(&p);
-    return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? no_memory(&b->err) : BT_OK;
+    return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? gw_openai_no_memory(&b->err) : BT_OK;
 }
 
 static void read_request(gw_body *b, bool is_chat, const char *bytes, bt_err (*read)(gw_body *b))
@@ -161,7 +153,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
     if (!b || !l) {
         free(b);
         free(l);
-        (void)no_memory(&err);
+        (void)gw_openai_no_memory(&err);
         gw_reply_error(d, x, &err, NULL);
         return;
     }

@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
+static const char BAD[] = "invalid_request_error";
 
 static bool knows(const gw_door *d, const char *id)
 {
@@ -32,8 +32,7 @@ void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
             &err, 404, BAD, "node_not_found", NULL,
             "No node is called '%s'; /v1/status lists those there are.",
             is_id ? bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)) : "that");
-    else if (e == BT_OK && !(k = calloc(1, sizeof *k)))
-        e = gw_openai_fail(&err, 500, SERVER, "out_of_memory", NULL, "Out of memory.");
+    else if (e == BT_OK && !(k = calloc(1, sizeof *k))) e = gw_openai_no_memory(&err);
     if (e != BT_OK || !k) {
         gw_reply_error(d, x, &err, NULL);
         return;

@@ -130,8 +130,8 @@ uint32_t bt_pkg_rope_tables(const bt_pkg_header *h);
  * inputs are the site's, scales and zero points each expert's own.
  *
  * A device has the programs of an expert for 1, 2, 4 .. rows, and for as many as the program has
- * (bt_pkg_expert_rows). Rows are gathered by expert. Those of one expert run in the smallest of its programs that holds
- * them; a row chooses an expert once, so there always is one. */
+ * (bt_pkg_expert_rows). Rows are gathered by expert. The rows of an expert run in the smallest of its programs that
+ * holds them; a row chooses an expert once, so there always is one. */
 typedef struct bt_pkg_expert { /* 16 bytes */
     float scale, inv_scale;    /* as of a site */
     uint32_t rows;             /* so many rows of the calibration chose the expert */

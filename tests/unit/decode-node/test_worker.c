@@ -183,15 +183,18 @@ static void what_no_step_could_serve_ends_at_once_in_words(void **state)
     open_room(&r);
     dc_worker_start good = {.slot = 1,     .view = view_of(&r, 1), .prompt = prompt, .prompt_tokens = PROMPT,
                             .ids = prompt, .ids_len = 1,           .rows = PROMPT,   .max_tokens = 9};
-    dc_worker_start bad[6] = {good, good, good, good, good, good};
+    static const uint8_t program[64] = "BTPD";
+    dc_worker_start bad[7] = {good, good, good, good, good, good, good};
     bad[0].max_tokens = CTX; /* longer than the context */
     bad[1].ids = &wild;
     bad[2].view.page_tokens = 16;
     bad[3].view.elem_bytes = 4;
-    bad[4].rows = PROMPT + 1; /* more than is known */
-    bad[5].rows = 0;          /* nobody prefills here */
+    bad[4].rows = PROMPT + 1;          /* more than is known */
+    bad[5].rows = 0;                   /* nobody prefills here */
+    bad[6].sampling.program = program; /* and this worker has no vocabulary */
+    bad[6].sampling.program_len = sizeof program;
     start(&r, 0, 400, -1);
-    for (size_t i = 0; i < 6; i++) {
+    for (size_t i = 0; i < 7; i++) {
         dc_worker_start_slot(r.worker, &bad[i]);
         dc_worker_event ev;
         while ((ev = next(&r)).slot != 1)

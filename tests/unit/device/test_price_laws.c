@@ -311,7 +311,7 @@ static uint64_t most_waited(const world *w, const bt_price_step *decode)
                : bt_time_of(w->model.weight_bytes / (t->devices ? t->devices : 1), bt_time_decode_rate(t));
 }
 
-/* What two steps together compute beyond both alone, where their rows begin a tile: at most one tile. */
+/* Two steps together may compute one tile more than both alone, where their rows begin it. */
 static uint64_t more_of_a_tile(const world *w, const bt_price_step *decode, const bt_price_step *piece)
 {
     const bt_profile_time *t = &w->profile.time;

@@ -159,7 +159,7 @@ typedef struct sequence {
     uint32_t tokens, front; /* rows that are there; window rows from `front` on, as the taker counts */
 } sequence;
 
-/* What a row is made of: its prompt up to it. */
+/* The content of a row stands for the prompt up to that row. */
 static uint64_t content(const int32_t *ids, uint32_t page)
 {
     uint64_t h = 7;
