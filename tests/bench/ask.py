@@ -22,18 +22,21 @@ def json_of(baton, words, stdin=None):
     return json.loads(done.stdout)
 
 
-def llama_python(who):
-    """The Python that has llama_cpp; made on first use, by pip from the source of llama-cpp-python."""
+def peer_python(who, package, module, source=False):
+    """The Python that has module of another engine's package; made on first use, by pip: from a wheel, or built from its source."""
     python = VENV + "/bin/python"
-    if os.path.exists(python) and subprocess.run([python, "-c", "import llama_cpp"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
+    if os.path.exists(python) and subprocess.run([python, "-c", f"import {module}"], stderr=subprocess.DEVNULL, check=False).returncode == 0:
         return python
     os.makedirs(os.path.dirname(VENV), exist_ok=True)
     log = os.path.dirname(VENV) + "/pip.log"
-    print(f"{who}: building llama.cpp once, ten minutes or more; {log} tells how far it is", file=sys.stderr)
+    takes = "building it once, ten minutes or more" if source else "fetching it once"
+    print(f"{who}: {package}: {takes}; {log} tells how far it is", file=sys.stderr)
     with open(log, "w", encoding="utf-8") as out:
         if subprocess.run([sys.executable, "-m", "venv", VENV], stdout=out, stderr=out, check=False).returncode != 0:
             raise Failed(f"cannot make {VENV}: install Python's venv (Debian: apt-get install python3-venv); {log} has the reason")
         jobs = dict(os.environ, CMAKE_BUILD_PARALLEL_LEVEL=os.environ.get("CMAKE_BUILD_PARALLEL_LEVEL", str(os.cpu_count() or 1)))
-        if subprocess.run([python, "-m", "pip", "install", "llama-cpp-python"], stdout=out, stderr=out, env=jobs, check=False).returncode != 0:
-            raise Failed(f"pip cannot build llama-cpp-python: it needs a C++ compiler, cmake and a package index; {log} has the reason")
+        words = [python, "-m", "pip", "install"] + ([] if source else ["--only-binary=:all:", "--no-deps"]) + [package]
+        if subprocess.run(words, stdout=out, stderr=out, env=jobs, check=False).returncode != 0:
+            needs = "a C++ compiler, cmake and a package index" if source else "a package index that has a wheel for this machine"
+            raise Failed(f"pip cannot install {package}: it needs {needs}; {log} has the reason")
     return python

@@ -3,17 +3,18 @@
     make test-models                                 every known model but the default one, as far as its architecture runs
     make test-models MODELS='qwen2.5-coder-0.5b'     these
 
-Each model is fetched where it is not here (baton pull). llama.cpp is built once by llama-cpp-python in build/peers. Both engines get the
-same prompt ids, which are compared with llama.cpp's own too. Ids must be equal up to the first step at which llama.cpp's two highest
-logits are less than CLOSE apart: there another rounding may choose otherwise.
+Each model is fetched where it is not here (baton pull). llama.cpp is the wheel of PyPI's xllamacpp, fetched once into build/peers, and is
+asked over its own HTTP. Both engines get the same prompt ids, which are compared with llama.cpp's own too. Ids must be equal up to the
+first step at which llama.cpp's two highest logits are less than CLOSE apart: there another rounding may choose otherwise.
 """
 import argparse
 import json
 import os
 import subprocess
 import sys
+import urllib.request
 
-from ask import Failed, json_of, llama_python
+from ask import Failed, json_of, peer_python
 
 PROMPTS = ("The capital of France is", "def fibonacci(n):", "#include <stdio.h>\nint main(void)\n{\n", "In 1969, the first humans",
            "To make a good cup of tea, first", "SELECT name, count(*) FROM", "Die Hauptstadt von Deutschland ist", "1, 1, 2, 3, 5, 8, 13,",
@@ -24,25 +25,28 @@ TOKENS, CLOSE = 16, 0.15
 
 def child(o):
     """Runs inside the venv: prompt ids and lists of [id, margin] as JSON, for the prompts' ids on stdin."""
-    import llama_cpp  # pylint: disable=import-error,import-outside-toplevel
-    import numpy  # pylint: disable=import-error,import-outside-toplevel
+    import xllamacpp  # pylint: disable=import-error,import-outside-toplevel
 
-    llm = llama_cpp.Llama(o.child, n_ctx=256, n_threads=os.cpu_count(), verbose=False)
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.n_parallel, params.cpuparams.n_threads = o.child, 256, 1, os.cpu_count()
+    params.verbosity = -1
+    server = xllamacpp.Server(params)
+
+    def ask(path, **body):
+        request = urllib.request.Request(server.listening_address + path, json.dumps(body).encode(), {"Content-Type": "application/json"})
+        with urllib.request.urlopen(request, timeout=600) as answer:
+            return json.load(answer)
+
     rows = []
     for text, ids in json.load(sys.stdin):
-        own = llm.tokenize(text.encode(), add_bos=False, special=True)
-        llm.reset()
-        llm.eval(ids)
+        own = ask("/tokenize", content=text, add_special=False, parse_special=True)["tokens"]
         steps = []
-        while len(steps) < TOKENS:
-            logits = numpy.ctypeslib.as_array(llama_cpp.llama_get_logits_ith(llm.ctx, -1), (llm.n_vocab(),))
-            second, first = numpy.argpartition(logits, -2)[-2:][numpy.argsort(logits[numpy.argpartition(logits, -2)[-2:]])]
-            steps.append([int(first), float(logits[first] - logits[second])])
-            if first == llm.token_eos():
-                break
-            llm.eval([int(first)])
+        for step in ask("/completion", prompt=ids, n_predict=TOKENS, temperature=0, n_probs=2, cache_prompt=False)["completion_probabilities"]:
+            first, second = step["top_logprobs"][:2]
+            steps.append([step["id"], first["logprob"] - second["logprob"]])
         rows.append([own, steps])
-    print(json.dumps(rows))
+    print(json.dumps(rows), flush=True)
+    os._exit(0)  # the wheel's threads need not end
 
 
 def compare(o, name):
@@ -76,7 +80,7 @@ def main():
     o.baton = os.path.join(os.environ.get("BATON_BIN", "bin"), "baton")
     try:
         known = [m["name"] for m in json_of(o.baton, ["list", "--json"])["models"] if m["architecture"] in RUNS and m["name"] != "smollm2"]
-        o.python = llama_python("test-models")
+        o.python = peer_python("test-models", "xllamacpp", "xllamacpp")
         differ = sum(compare(o, name) for name in o.models or known)
     except Failed as e:
         sys.exit(f"test-models: {e}")

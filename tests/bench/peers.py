@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from ask import Failed, llama_python
+from ask import Failed, peer_python
 
 
 def die(words):
@@ -46,7 +46,7 @@ def json_of(command, what):
 # ---- llama.cpp through llama-cpp-python ----
 def set_up():
     try:
-        return llama_python("bench-peers")
+        return peer_python("bench-peers", "llama-cpp-python", "llama_cpp", source=True)
     except Failed as e:
         die(f"{e}. Or name a llama-bench that is there: BENCH_PEER=path")
 
