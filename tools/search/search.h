@@ -8,10 +8,11 @@
 
 /* The cheapest recipe that loses no more than a bound, layer by layer:
  *
- *   1  every recipe of tool_search_ladder for all layers, with the residual stream rotated and not
- *   2 beside the cheapest that keeps the bound, one that does not keep it and is cheaper: the one that saves most for
- *   its loss. Each layer and the head take it alone, and the KL divergence that this makes is measured once 3 as many
- *   of them take it together as the bound allows, those with the most gain for their divergence first; how
+ *   1  every recipe of tool_search_ladder for all layers, with the residual stream rotated and not; 4 bits with one
+ *      scale an output only where groups of 32 keep the bound, or the device has none
+ *   2  beside the cheapest that keeps the bound, one that does not keep it and is cheaper: the one that saves most for
+ *      its loss. Each layer and the head take it alone, and the KL divergence that this makes is measured once
+ *   3  as many of them take it together as the bound allows, those with the most gain for their divergence first; how
  *      many is found by halving, on the loss of each mixture
  *
  * At most TOOL_SEARCH_MAX_TRIES packages. Each try depends on the measurements before it and on nothing else, so equal
@@ -28,7 +29,8 @@ typedef struct tool_search_try {
     double cost;           /* nanoseconds or bytes */
     uint64_t bytes;        /* of the package */
     bool keeps;            /* loss is at most the bound */
-    char why_not[128];     /* not tried: why the device cannot run it, or the compiler not make it; else empty */
+    char why_not[128]; /* not tried: why the device cannot run it, the compiler not make it, or it is spared; else empty
+                        */
 } tool_search_try;
 
 typedef struct tool_search {

@@ -14,8 +14,7 @@ typedef struct world {
     double harm[LAYERS + 1]; /* what a layer of 4 bits loses, and the head */
     double rotated_harm;     /* what all of 8 bits lose */
     bool no_int4, no_int16, fails;
-    double ruin; /* 4 bits without groups harm so many times as much and cost a little less; 0: are as groups
-                  */
+    double palette_harm; /* palettes cost 6 bits and harm so many times as 4 bits do; 0: they are as 8 bits */
     size_t measured;
     tool_search_try tries[TOOL_SEARCH_MAX_TRIES];
     tool_search s;
@@ -33,9 +32,10 @@ static bt_err measure(void *ud, tool_search_try *t, bt_fault *fault)
         const bt_recipe_layer *own = bt_recipe_of(&r, l, l == LAYERS ? BT_SITE_HEAD : BT_SITE_QKV);
         if (w->no_int4 && own->weight_bits == 4) return bt_fail(fault, BT_EARG, "4-bit weights");
         if (w->no_int16 && own->input_bits[0] == 16) return bt_fail(fault, BT_EARG, "16-bit inputs");
-        const bool is_bare = w->ruin > 0 && own->weight_bits == 4 && !own->group;
-        t->cost += (own->weight_bits - (is_bare ? 0.5 : 0)) * (l == LAYERS ? 5 : 1);
-        if (own->weight_bits == 4) loss += w->harm[l] * (r.r1 ? 2 : 1) * (is_bare ? w->ruin : 1);
+        const bool is_palette = w->palette_harm > 0 && own->palette_bits;
+        t->cost += (is_palette ? 6 : own->weight_bits) * (l == LAYERS ? 5 : 1);
+        if (own->weight_bits == 4) loss += w->harm[l] * (r.r1 ? 2 : 1);
+        if (is_palette) loss += w->harm[l] * w->palette_harm;
         if (own->input_bits[0] == 8) loss += 0.0001;
     }
     t->bytes = (uint64_t)t->cost;
@@ -82,15 +82,16 @@ static void layers_with_the_most_gain_for_their_loss_get_4_bits_until_the_bound(
 static void layers_get_what_saves_most_for_its_loss_not_what_is_cheapest(void **state)
 {
     (void)state;
-    static const double ruins[] = {40, 1.05};
+    static const double harms[] = {0.9, 0.3};
     for (size_t i = 0; i < 2; i++) {
         world *w = begin(0.01);
         bt_recipe r;
-        w->ruin = ruins[i];
+        w->palette_harm = harms[i];
         assert_int_equal(tool_search_run(&w->s, NULL), BT_OK);
         assert_int_equal(bt_recipe_parse(&r, w->s.best->recipe, NULL), BT_OK);
         assert_int_equal(r.parts, 1);
         assert_int_equal(r.part[0].group, i == 0 ? 32 : 0);
+        assert_int_equal(r.part[0].palette_bits, i == 0 ? 0 : 6);
         free(w);
     }
 }
@@ -134,6 +135,31 @@ static void what_the_device_cannot_run_is_told_and_not_taken(void **state)
     assert_string_equal(w->tries[0].why_not, "16-bit inputs");
     assert_string_equal(w->s.best->recipe, "w8a8");
     free(w);
+}
+
+static void one_scale_an_output_is_tried_only_where_groups_keep_the_bound(void **state)
+{
+    (void)state;
+    static const struct {
+        double bound;
+        size_t tried;
+    } rows[] = {{0.01, 0}, {0.06, 1}, {0.5, 2}}; /* groups lose 0.054 without rotation, twice as much with it
+                                                  */
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        world *w = begin(rows[i].bound);
+        size_t tried = 0;
+        assert_int_equal(tool_search_run(&w->s, NULL), BT_OK);
+        for (size_t k = 0; k < TOOL_SEARCH_LADDER; k++) {
+            bt_recipe r;
+            assert_int_equal(bt_recipe_parse(&r, w->tries[k].recipe, NULL), BT_OK);
+            if (r.usual.weight_bits != 4 || r.usual.group) continue;
+            tried += !w->tries[k].why_not[0];
+            if (w->tries[k].why_not[0])
+                assert_string_equal(w->tries[k].why_not, "4 bits in groups of 32 lose more than the bound");
+        }
+        assert_int_equal(tried, rows[i].tried);
+        free(w);
+    }
 }
 
 static void a_bound_that_nothing_keeps_is_refused_with_the_least_loss(void **state)
@@ -182,6 +208,7 @@ int main(void)
         cmocka_unit_test(equal_measurements_give_an_equal_recipe_and_a_looser_bound_no_dearer_one),
         cmocka_unit_test(where_bytes_are_equal_fewer_bits_of_inputs_are_taken),
         cmocka_unit_test(what_the_device_cannot_run_is_told_and_not_taken),
+        cmocka_unit_test(one_scale_an_output_is_tried_only_where_groups_keep_the_bound),
         cmocka_unit_test(a_bound_that_nothing_keeps_is_refused_with_the_least_loss),
         cmocka_unit_test(a_bound_is_a_percentage),
     };
