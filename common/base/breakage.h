@@ -25,6 +25,7 @@
     X(ticket_ignored, "a decode node does not compare tickets and senders") \
     X(replay_without_prefix, "a decode node keeps rows that decoding made as the prefix of prompts") \
     X(wrong_class_shared, "a decode node shares rows of another class") \
+    X(window_gone_early, "a decode node gives back rows that a window still sees") \
     X(decode_salt_ignored, "a decode node shares rows with prompts of another salt") \
     X(prefill_salt_ignored, "a prefill node shares rows with prompts of another salt") \
     X(salt_lost, "a gateway forgets the salt of a request that begins anew") \

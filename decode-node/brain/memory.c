@@ -58,7 +58,7 @@ static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t
 /* The first row of window layers that a row at `row` sees. */
 static uint32_t window_begin(const dc_brain *b, uint32_t row)
 {
-    const uint32_t window = b->cfg.hello.kv.window;
+    const uint32_t window = BT_BREAK(window_gone_early) ? 1 : b->cfg.hello.kv.window;
     return row + 1 > window ? row + 1 - window : 0;
 }
 

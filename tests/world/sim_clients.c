@@ -153,35 +153,51 @@ void sim_clients_orphan(sim_world *w, uint32_t gateway)
     }
 }
 
+static const uint8_t *row_of(const void *ud, uint32_t layer, uint32_t token)
+{
+    return (const uint8_t *)ud + ((size_t)token * SIM_TOY_LAYERS + layer) * SIM_TOY_ROW_BYTES;
+}
+
+/* Mixes the rows of token t into the digest of the layers that see all. */
+static uint64_t add_rows(uint64_t all, const bt_kv_shape *shape, const uint8_t *rows, uint32_t t)
+{
+    for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
+        if (sim_toy_sees_all(shape, l)) all = sim_toy_mix(all, row_of(rows, l, t));
+    return all;
+}
+
 /* The answer that engines of a rule will give, from the prompt alone. */
-static bt_err expect(sim_client *c, uint32_t rule)
+static bt_err expect(sim_client *c, const bt_kv_shape *shape, uint32_t rule)
 {
     const uint32_t n = c->r.prompt_tokens;
+    const size_t row_bytes = SIM_TOY_LAYERS * SIM_TOY_ROW_BYTES;
     sim_answer *a = &c->answers[rule];
-    uint64_t *hashes = malloc(n * sizeof *hashes), digest = SIM_TOY_START;
+    uint64_t *hashes = malloc(n * sizeof *hashes), all = SIM_TOY_START;
+    uint8_t *rows = malloc((n + c->r.max_tokens) * row_bytes);
     a->ids = malloc(c->r.max_tokens * sizeof *a->ids);
-    if (!hashes || !a->ids) {
+    if (!hashes || !rows || !a->ids) {
         free(hashes);
+        free(rows);
         return BT_ENOMEM;
     }
-    uint8_t row[SIM_TOY_ROW_BYTES];
     sim_toy_prefixes(hashes, c->ids, n, rule);
     for (uint32_t t = 0; t < n; t++) {
-        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
-            sim_toy_body(row, hashes, l, t, 1);
-            digest = sim_toy_mix(digest, row);
-        }
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
+            sim_toy_body(rows + t * row_bytes + (size_t)l * SIM_TOY_ROW_BYTES, hashes, l, t, 1);
+        all = add_rows(all, shape, rows, t);
     }
     int32_t id = sim_toy_first(hashes[n - 1], c->seed);
+    uint64_t digest = sim_toy_seen(all, shape, n, row_of, rows);
     a->reason = BT_FINISH_LENGTH;
     for (uint32_t i = 0; i < c->r.max_tokens; i++) {
-        uint64_t next = digest;
-        for (uint32_t l = 0; i > 0 && l < SIM_TOY_LAYERS; l++) {
-            sim_toy_row(row, digest, id, l);
-            next = sim_toy_mix(next, row);
+        const uint32_t t = n + i - 1; /* of the row that makes token i */
+        for (uint32_t l = 0; i > 0 && l < SIM_TOY_LAYERS; l++)
+            sim_toy_row(rows + t * row_bytes + (size_t)l * SIM_TOY_ROW_BYTES, digest, id, l);
+        if (i > 0) {
+            all = add_rows(all, shape, rows, t);
+            digest = sim_toy_seen(all, shape, t + 1, row_of, rows);
+            id = sim_toy_next(digest, i, c->seed);
         }
-        digest = next;
-        if (i > 0) id = sim_toy_next(digest, i, c->seed);
         if (id == SIM_TOY_STOP) {
             a->reason = BT_FINISH_STOP;
             break;
@@ -190,6 +206,7 @@ static bt_err expect(sim_client *c, uint32_t rule)
     }
     c->may |= 1u << rule;
     free(hashes);
+    free(rows);
     return BT_OK;
 }
 
@@ -257,10 +274,11 @@ uint64_t sim_world_submit_as(sim_world *w, uint32_t key, int32_t priority, uint3
     c->ids = malloc(prompt_tokens * sizeof *c->ids);
     if (!c->ids || (!w->o.is_bare && note_nodes(w, c) < 0)) return 0;
     draw_prompt(w, c);
+    const bt_kv_shape shape = sim_toy_shape(w->o.kv_window, w->o.global_every);
     /* Later prompts may go on with answers. */
     for (uint32_t k = 0; (!w->o.is_bare || w->o.prefixes > 0) && k < (w->o.rules > 1 ? SIM_TOY_RULES : 1);
          k++)
-        if (expect(c, k) < 0) return 0;
+        if (expect(c, &shape, k) < 0) return 0;
     gw_submit s = {.request = w->clients_len,
                    .ids = c->ids,
                    .ids_len = prompt_tokens,

@@ -36,7 +36,7 @@ static bool place(sim_world *w, sim_process *p, const dc_block *b, const block *
         memcpy(row, in->body + i * 4, 4);
         memcpy(row + 4, in->body + (b->token_count + i) * 4, 4);
         if (!sim_pages_write(p->pages, b->slot, b->layer, b->token_begin + i, row))
-            sim_broken(w, "PLACE writes a page that another slot has too");
+            sim_broken(w, "PLACE writes a page that another slot has too, or a row that is gone");
         if (w->o.is_bare) continue;
         const uint8_t *lies = sim_pages_row(p->pages, b->slot, b->layer, b->token_begin + i);
         memcpy(placed + i * 4, lies, 4);
@@ -55,7 +55,8 @@ static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
     bool ok = true;
     if (p->runs[slot].is_busy && (a->type != DC_DO_SET_PAGES || !a->u.set.is_growth))
         sim_broken(w, "pages of a busy decode slot are moved, action %d", (int)a->type);
-    if (a->type == DC_DO_SET_PAGES) ok = sim_pages_set(p->pages, slot, a->u.set.pages, a->u.set.pages_len);
+    if (a->type == DC_DO_SET_PAGES)
+        ok = sim_pages_set(p->pages, slot, a->u.set.pages, a->u.set.windows, a->u.set.pages_len);
     else if (a->type == DC_DO_SWAP_OUT)
         ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
     else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens);

@@ -1,27 +1,35 @@
 /* See sim_pages.h. Bytes change in sim_pages_write alone, and a slot's pages in sim_pages_set: so a slot's
  * digests stand up to the first row that was written since, and a step mixes in the rows that are new. */
 #include "tests/world/sim_pages.h"
+#include "kv/kv_book.h"
 #include "tests/world/sim_toy.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 enum { POISON = 0xee };
+enum { ALL, WINDOWS, CLASSES }; /* of layers, and so of pages */
 
 typedef struct table {
-    uint32_t *page;
-    uint32_t len, salt;
+    uint32_t *page[CLASSES], len, salt;
     uint8_t *swap;
     uint32_t swap_tokens;
-    uint64_t *digests; /* [longest pages] of rows up to each token's; the first `digested` are right */
+    uint64_t *digests; /* [longest pages] of rows of layers that see all, up to each token's; the first
+                          `digested` are right */
     uint32_t digested;
 } table;
 
-struct sim_pages {
-    uint32_t slots, pages, page_tokens, longest; /* longest: pages of one slot */
+typedef struct pool {
+    uint32_t pages;
     uint8_t *bytes;
-    uint32_t *holders, used; /* slots that have a page */
-    uint32_t *salts;         /* of who wrote a page last */
+    uint32_t *salts; /* of who wrote a page last */
+} pool;
+
+struct sim_pages {
+    bt_kv_shape shape;
+    uint32_t slots, page_tokens, longest; /* longest: pages of one slot */
+    pool pool[CLASSES];
+    uint32_t *holders, used; /* slots that have a page of ALL */
     table *slot;
 };
 
@@ -34,29 +42,41 @@ static size_t page_bytes(const sim_pages *p)
     return (size_t)SIM_TOY_LAYERS * p->page_tokens * SIM_TOY_ROW_BYTES;
 }
 
-bt_err sim_pages_new(sim_pages **ret, uint32_t slots, uint32_t pages, uint32_t page_tokens,
-                     uint32_t ctx_tokens)
+static bool make_pools(sim_pages *p, const sim_pages_want *want)
+{
+    bool ok = true;
+    for (int c = 0; c < CLASSES; c++) {
+        pool *of = &p->pool[c];
+        of->pages = c == WINDOWS ? want->window_pages : want->pages;
+        if (of->pages == 0) continue;
+        of->bytes = malloc(of->pages * page_bytes(p));
+        of->salts = calloc(of->pages, sizeof *of->salts);
+        ok = ok && of->bytes && of->salts;
+        if (of->bytes) memset(of->bytes, POISON, of->pages * page_bytes(p));
+    }
+    return ok;
+}
+
+bt_err sim_pages_new(sim_pages **ret, const sim_pages_want *want)
 {
     sim_pages *p = calloc(1, sizeof *p);
     if (!p) return BT_ENOMEM;
-    *p = (sim_pages){.slots = slots, .pages = pages, .page_tokens = page_tokens};
-    p->longest = pages_for(p, ctx_tokens);
-    p->bytes = malloc(pages * page_bytes(p));
-    p->holders = calloc(pages, sizeof *p->holders);
-    p->salts = calloc(pages, sizeof *p->salts);
-    p->slot = calloc(slots, sizeof *p->slot);
-    bool ok = p->bytes && p->holders && p->salts && p->slot;
-    for (uint32_t i = 0; ok && i < slots; i++) {
-        p->slot[i].page = calloc(p->longest, sizeof *p->slot[i].page);
-        p->slot[i].swap = malloc(p->longest * page_bytes(p));
-        p->slot[i].digests = malloc((size_t)p->longest * page_tokens * sizeof *p->slot[i].digests);
-        ok = p->slot[i].page && p->slot[i].swap && p->slot[i].digests;
+    *p = (sim_pages){.shape = want->shape, .slots = want->slots, .page_tokens = want->page_tokens};
+    p->longest = pages_for(p, want->ctx_tokens);
+    p->holders = calloc(want->pages, sizeof *p->holders);
+    p->slot = calloc(p->slots, sizeof *p->slot);
+    bool ok = make_pools(p, want) && p->holders && p->slot;
+    for (uint32_t i = 0; ok && i < p->slots; i++) {
+        table *t = &p->slot[i];
+        for (int c = 0; c < CLASSES; c++) t->page[c] = calloc(p->longest, sizeof *t->page[c]);
+        t->swap = malloc(p->longest * page_bytes(p));
+        t->digests = malloc((size_t)p->longest * p->page_tokens * sizeof *t->digests);
+        ok = t->page[ALL] && t->page[WINDOWS] && t->swap && t->digests;
     }
     if (!ok) {
         sim_pages_free(p);
         return BT_ENOMEM;
     }
-    memset(p->bytes, POISON, pages * page_bytes(p));
     *ret = p;
     return BT_OK;
 }
@@ -65,30 +85,69 @@ void sim_pages_free(sim_pages *p)
 {
     if (!p) return;
     for (uint32_t i = 0; p->slot && i < p->slots; i++) {
-        free(p->slot[i].page);
+        for (int c = 0; c < CLASSES; c++) free(p->slot[i].page[c]);
         free(p->slot[i].swap);
         free(p->slot[i].digests);
     }
+    for (int c = 0; c < CLASSES; c++) {
+        free(p->pool[c].bytes);
+        free(p->pool[c].salts);
+    }
     free(p->slot);
-    free(p->bytes);
     free(p->holders);
-    free(p->salts);
     free(p);
 }
 
-bool sim_pages_set(sim_pages *p, uint32_t slot, const uint32_t *pages, uint32_t len)
+/* Whether a slot's window pages may become these: those at the begin may go, for good. */
+static bool windows_may_become(const sim_pages *p, const table *t, const uint32_t *windows, uint32_t len)
+{
+    for (uint32_t i = 0; i < len; i++) {
+        const bool is_gone = windows[i] == BT_KV_NO_PAGE;
+        if (is_gone ? i > 0 && windows[i - 1] != BT_KV_NO_PAGE : windows[i] >= p->pool[WINDOWS].pages)
+            return false;
+        if (!is_gone && i < t->len && t->page[WINDOWS][i] != windows[i]) return false;
+        for (uint32_t k = 0; !is_gone && k < i; k++)
+            if (windows[k] == windows[i]) return false;
+    }
+    return true;
+}
+
+bool sim_pages_set(sim_pages *p, uint32_t slot, const uint32_t *pages, const uint32_t *windows, uint32_t len)
 {
     table *t = &p->slot[slot];
-    bool ok = len <= p->longest && (len == 0 || len >= t->len);
+    bool ok = len <= p->longest && (len == 0 || len >= t->len) && !p->shape.window == !windows;
     for (uint32_t i = 0; ok && i < len; i++) {
-        ok = pages[i] < p->pages && (i >= t->len || t->page[i] == pages[i]);
+        ok = pages[i] < p->pool[ALL].pages && (i >= t->len || t->page[ALL][i] == pages[i]);
         for (uint32_t k = 0; ok && k < i; k++) ok = pages[k] != pages[i];
     }
-    if (!ok) return false;
+    if (!ok || (windows && !windows_may_become(p, t, windows, len))) return false;
+    if (windows && len) memcpy(t->page[WINDOWS], windows, len * sizeof *windows);
     if (len == 0) t->digested = 0;
-    while (len == 0 && t->len > 0) p->used -= --p->holders[t->page[--t->len]] == 0;
-    for (; t->len < len; t->len++) p->used += p->holders[t->page[t->len] = pages[t->len]]++ == 0;
+    while (len == 0 && t->len > 0) p->used -= --p->holders[t->page[ALL][--t->len]] == 0;
+    for (; t->len < len; t->len++) p->used += p->holders[t->page[ALL][t->len] = pages[t->len]]++ == 0;
     return true;
+}
+
+static int class_of(const sim_pages *p, uint32_t layer)
+{
+    return sim_toy_sees_all(&p->shape, layer) ? ALL : WINDOWS;
+}
+
+/* NULL: the row is gone. */
+static uint8_t *row_at(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
+{
+    const int class = class_of(p, layer);
+    const uint32_t page = p->slot[slot].page[class][token / p->page_tokens];
+    if (page == BT_KV_NO_PAGE) return NULL;
+    return p->pool[class].bytes + page * page_bytes(p) +
+           ((size_t)layer * p->page_tokens + token % p->page_tokens) * SIM_TOY_ROW_BYTES;
+}
+
+const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
+{
+    static const uint8_t gone[SIM_TOY_ROW_BYTES] = {POISON};
+    const uint8_t *row = row_at(p, slot, layer, token);
+    return row ? row : gone;
 }
 
 bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens)
@@ -110,7 +169,7 @@ bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens)
     const uint8_t *at = t->swap;
     for (uint32_t i = 0; ok && i < tokens; i++)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES)
-            ok = sim_pages_write(p, slot, l, i, at) && ok;
+            ok = (!row_at(p, slot, l, i) || sim_pages_write(p, slot, l, i, at)) && ok;
     return ok && sim_pages_drop_swap(p, slot);
 }
 
@@ -123,25 +182,17 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
     return was;
 }
 
-static uint8_t *row_at(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
-{
-    const uint32_t page = p->slot[slot].page[token / p->page_tokens];
-    return p->bytes + page * page_bytes(p) +
-           ((size_t)layer * p->page_tokens + token % p->page_tokens) * SIM_TOY_ROW_BYTES;
-}
-
-const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
-{
-    return row_at(p, slot, layer, token);
-}
-
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row)
 {
     table *t = &p->slot[slot];
-    const bool is_alone = p->holders[t->page[token / p->page_tokens]] == 1;
-    memcpy(row_at(p, slot, layer, token), row, SIM_TOY_ROW_BYTES);
-    p->salts[t->page[token / p->page_tokens]] = t->salt;
-    if (token < t->digested) t->digested = token;
+    const int class = class_of(p, layer);
+    const uint32_t page = t->page[class][token / p->page_tokens];
+    uint8_t *at = row_at(p, slot, layer, token);
+    if (!at) return false;
+    memcpy(at, row, SIM_TOY_ROW_BYTES);
+    p->pool[class].salts[page] = t->salt;
+    const bool is_alone = class == WINDOWS || p->holders[page] == 1;
+    if (class == ALL && token < t->digested) t->digested = token;
     for (uint32_t i = 0; !is_alone && i < p->slots; i++) p->slot[i].digested = 0;
     return is_alone;
 }
@@ -151,9 +202,25 @@ void sim_pages_set_salt(sim_pages *p, uint32_t slot, uint32_t salt) { p->slot[sl
 bool sim_pages_are_of_salt(const sim_pages *p, uint32_t slot, uint32_t tokens)
 {
     const table *t = &p->slot[slot];
-    for (uint32_t i = 0; i < pages_for(p, tokens); i++)
-        if (p->salts[t->page[i]] != t->salt) return false;
+    for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
+        const int class = class_of(p, l);
+        for (uint32_t i = 0; i < pages_for(p, tokens); i++) {
+            const uint32_t page = t->page[class][i];
+            if (page != BT_KV_NO_PAGE && p->pool[class].salts[page] != t->salt) return false;
+        }
+    }
     return true;
+}
+
+/* What sim_toy_seen reads. */
+typedef struct rows {
+    const sim_pages *p;
+    uint32_t slot;
+} rows;
+static const uint8_t *row_of(const void *ud, uint32_t layer, uint32_t token)
+{
+    const rows *r = ud;
+    return sim_pages_row(r->p, r->slot, layer, token);
 }
 
 uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)
@@ -162,8 +229,9 @@ uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens)
     uint64_t h = t->digested ? t->digests[t->digested - 1] : SIM_TOY_START;
     for (; t->digested < tokens; t->digests[t->digested++] = h)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
-            h = sim_toy_mix(h, sim_pages_row(p, slot, l, t->digested));
-    return tokens ? t->digests[tokens - 1] : SIM_TOY_START;
+            if (sim_toy_sees_all(&p->shape, l)) h = sim_toy_mix(h, sim_pages_row(p, slot, l, t->digested));
+    return sim_toy_seen(tokens ? t->digests[tokens - 1] : SIM_TOY_START, &p->shape, tokens, row_of,
+                        &(rows){p, slot});
 }
 
 uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot) { return p->slot[slot].len * p->page_tokens; }

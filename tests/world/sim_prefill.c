@@ -1,5 +1,6 @@
 /* The shell of a simulated prefill node: its brain, its bulk sockets, a toy worker that makes KV chunk by
  * chunk, layer by layer, in the pages that the brain says; what is sent is read out of them. */
+#include "kv/kv_book.h"
 #include "kv/kv_header.h"
 #include "prefill-node/brain/brain_inner.h"
 #include "tests/world/sim_bare.h"
@@ -15,11 +16,14 @@ enum {
     PAGE_TOKENS = 64
 }; /* PAGE_TOKENS as pf_config_defaults */
 
+enum { ALL, WINDOWS, CLASSES }; /* of layers, and so of pages */
 struct sim_kv {
+    bt_kv_shape shape;
     uint32_t slots, longest;
-    uint64_t *rows;          /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
-    uint32_t *tables, *lens; /* [slots][longest] pages of the last COMPUTE; [slots] 0: none */
-    uint32_t *salts;         /* [pages] of the prompt whose rows they hold */
+    uint64_t *rows[CLASSES];   /* [pages][PAGE_TOKENS][layers] the prefix hash that the row was made of */
+    uint32_t *tables[CLASSES]; /* [slots][longest] pages of the last COMPUTE */
+    uint32_t *lens;            /* [slots] 0: none */
+    uint32_t *salts[CLASSES];  /* [pages] of the prompt whose rows they hold */
 };
 
 bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
@@ -28,11 +32,16 @@ bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
     if (!kv) return BT_ENOMEM;
     kv->slots = o->slots;
     kv->longest = (o->ctx_tokens + PAGE_TOKENS - 1) / PAGE_TOKENS;
-    kv->rows = calloc((size_t)o->pages_total * PAGE_TOKENS * SIM_TOY_LAYERS, sizeof *kv->rows);
-    kv->tables = calloc((size_t)kv->slots * kv->longest, sizeof *kv->tables);
+    kv->shape = sim_toy_shape(o->kv_window, o->global_every);
     kv->lens = calloc(kv->slots, sizeof *kv->lens);
-    kv->salts = calloc(o->pages_total, sizeof *kv->salts);
-    if (kv->rows && kv->tables && kv->lens && kv->salts) {
+    bool ok = kv->lens != NULL;
+    for (int c = 0; c < (o->kv_window ? CLASSES : WINDOWS); c++) {
+        kv->rows[c] = calloc((size_t)o->pages_total * PAGE_TOKENS * SIM_TOY_LAYERS, sizeof *kv->rows[c]);
+        kv->tables[c] = calloc((size_t)kv->slots * kv->longest, sizeof *kv->tables[c]);
+        kv->salts[c] = calloc(o->pages_total, sizeof *kv->salts[c]);
+        ok = ok && kv->rows[c] && kv->tables[c] && kv->salts[c];
+    }
+    if (ok) {
         *ret = kv;
         return BT_OK;
     }
@@ -43,54 +52,79 @@ bt_err sim_prefill_new(sim_kv **ret, const sim_options *o)
 void sim_prefill_free(sim_kv *kv)
 {
     if (!kv) return;
-    free(kv->rows);
-    free(kv->tables);
+    for (int c = 0; c < CLASSES; c++) {
+        free(kv->rows[c]);
+        free(kv->tables[c]);
+        free(kv->salts[c]);
+    }
     free(kv->lens);
-    free(kv->salts);
     free(kv);
 }
 
-static uint32_t *table_of(sim_kv *kv, uint32_t slot) { return kv->tables + (size_t)slot * kv->longest; }
-
-static uint64_t *row_of(sim_kv *kv, uint32_t slot, uint32_t token, uint32_t layer)
+static uint32_t *table_of(sim_kv *kv, int class, uint32_t slot)
 {
-    return &kv->rows[((size_t)table_of(kv, slot)[token / PAGE_TOKENS] * PAGE_TOKENS + token % PAGE_TOKENS) *
-                         SIM_TOY_LAYERS +
-                     layer];
+    return kv->tables[class] + (size_t)slot * kv->longest;
 }
 
-/* Take over the slot's pages: those that it will write are nobody else's, and rows that it need not
- * compute are there. */
+/* NULL: the row is of a window layer, and gone. */
+static uint64_t *row_of(sim_kv *kv, uint32_t slot, uint32_t token, uint32_t layer)
+{
+    const int class = sim_toy_sees_all(&kv->shape, layer) ? ALL : WINDOWS;
+    const uint32_t page = table_of(kv, class, slot)[token / PAGE_TOKENS];
+    return page == BT_KV_NO_PAGE
+               ? NULL
+               : &kv->rows[class]
+                          [((size_t)page * PAGE_TOKENS + token % PAGE_TOKENS) * SIM_TOY_LAYERS + layer];
+}
+
+/* Takes over the slot's pages of a class: those that it will write are nobody else's. */
+static void hold_class(sim_world *w, uint32_t self, const pf_action *a, int class)
+{
+    sim_kv *kv = w->processes[self].kv;
+    const uint32_t *pages = class == WINDOWS ? a->u.compute.windows : a->u.compute.pages;
+    const uint32_t len = a->u.compute.pages_len, own = a->u.compute.from_row / PAGE_TOKENS,
+                   salt = sim_salt_of(w, &w->processes[self].pf->attempts, a->u.compute.slot);
+    for (uint32_t s = 0; !w->o.is_bare && s < kv->slots; s++)
+        for (uint32_t i = 0; i < kv->lens[s]; i++)
+            for (uint32_t k = own; k < len; k++)
+                if (table_of(kv, class, s)[i] == pages[k])
+                    sim_broken(w, "prefill node %u: page %u has two owners", self, pages[k]);
+    for (uint32_t k = 0; k < len; k++) {
+        if (pages[k] == BT_KV_NO_PAGE && k < own) continue;
+        if (pages[k] >= w->o.pages_total) {
+            sim_broken(w, "prefill node %u: there is no page %u", self, pages[k]);
+            return;
+        }
+        uint32_t *of = &kv->salts[class][pages[k]];
+        if (k >= own) *of = salt;
+        else if (*of != salt && !w->o.is_bare)
+            sim_broken(w, "prefill node %u: a prompt has rows of a prompt of another salt", self);
+    }
+    memcpy(table_of(kv, class, a->u.compute.slot), pages, len * sizeof *pages);
+}
+
+/* Takes over the slot's pages, where rows that it need not compute are there: of window layers at least those
+ * that its first row sees. */
 static void hold_pages(sim_world *w, uint32_t self, const pf_action *a)
 {
     sim_kv *kv = w->processes[self].kv;
-    const uint32_t slot = a->u.compute.slot, len = a->u.compute.pages_len,
-                   own = a->u.compute.from_row / PAGE_TOKENS;
+    const uint32_t slot = a->u.compute.slot, len = a->u.compute.pages_len, from = a->u.compute.from_row,
+                   sees = from + 1 > kv->shape.window ? from + 1 - kv->shape.window : 0;
     if (kv->lens[slot] || len > kv->longest || len * PAGE_TOKENS < a->u.compute.ids_len ||
         a->u.compute.from_row >= a->u.compute.ids_len) {
         sim_broken(w, "prefill node %u computes %u tokens from %u in %u pages", self, a->u.compute.ids_len,
                    a->u.compute.from_row, len);
         return;
     }
-    for (uint32_t s = 0; !w->o.is_bare && s < kv->slots; s++)
-        for (uint32_t i = 0; i < kv->lens[s]; i++)
-            for (uint32_t k = own; k < len; k++)
-                if (table_of(kv, s)[i] == a->u.compute.pages[k])
-                    sim_broken(w, "prefill node %u: page %u has two owners", self, a->u.compute.pages[k]);
-    const uint32_t salt = sim_salt_of(w, &w->processes[self].pf->attempts, slot);
-    for (uint32_t k = 0; k < len; k++) {
-        uint32_t *of = &kv->salts[a->u.compute.pages[k]];
-        if (k >= own) *of = salt;
-        else if (*of != salt && !w->o.is_bare)
-            sim_broken(w, "prefill node %u: a prompt has rows of a prompt of another salt", self);
-    }
+    hold_class(w, self, a, ALL);
+    if (kv->shape.window) hold_class(w, self, a, WINDOWS);
+    if (w->error[0]) return;
     kv->lens[slot] = len;
-    memcpy(table_of(kv, slot), a->u.compute.pages, len * sizeof *kv->tables);
     for (uint32_t t = 0; t < len * PAGE_TOKENS; t++)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
             uint64_t *row = row_of(kv, slot, t, l);
-            if (t >= a->u.compute.from_row) *row = 0;
-            else if (*row != w->processes[self].runs[slot].hashes[t])
+            if (t >= from) *row = 0;
+            else if (row ? *row != w->processes[self].runs[slot].hashes[t] : t >= sees)
                 sim_broken(w, "prefill node %u: row %u of a kept page is another", self, t);
         }
 }
@@ -143,8 +177,11 @@ static void send_block(sim_world *w, uint32_t self, const sim_route *route, cons
     if (!frame) return;
     if (!p->kv->lens[b->slot])
         sim_broken(w, "prefill node %u sends a block of pages that it gave back", self);
-    for (uint32_t t = 0; t < b->token_count; t++)
-        hashes[t] = *row_of(p->kv, b->slot, b->token_begin + t, b->layer);
+    for (uint32_t t = 0; t < b->token_count; t++) {
+        const uint64_t *row = row_of(p->kv, b->slot, b->token_begin + t, b->layer);
+        if (!row) sim_broken(w, "prefill node %u sends row %u, which is gone", self, b->token_begin + t);
+        hashes[t] = row ? *row : 0;
+    }
     sim_toy_body(frame + BT_KV_HEADER_BYTES, hashes, b->layer, 0, b->token_count);
     bt_fault fault;
     if (w->o.is_bare) sim_bare_put_header(frame, &h);

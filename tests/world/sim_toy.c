@@ -2,8 +2,17 @@
 #include "tests/world/sim_toy.h"
 #include "base/num.h"
 #include "base/rng.h"
+#include "kernels/kv_view.h"
 
-bt_kv_shape sim_toy_shape(void) { return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16, 0, 0}; }
+bt_kv_shape sim_toy_shape(uint32_t window, uint32_t global_every)
+{
+    return (bt_kv_shape){SIM_TOY_LAYERS, 1, 2, BT_KV_F16, window, window ? global_every : 0};
+}
+
+bool sim_toy_sees_all(const bt_kv_shape *shape, uint32_t layer)
+{
+    return !shape->window || bt_kv_sees_all(shape->global_every, layer);
+}
 
 void sim_toy_prefixes(uint64_t *hashes, const int32_t *ids, uint32_t len, uint32_t rule)
 {
@@ -23,6 +32,15 @@ void sim_toy_body(uint8_t *ret, const uint64_t *hashes, uint32_t layer, uint32_t
 uint64_t sim_toy_mix(uint64_t digest, const uint8_t row[SIM_TOY_ROW_BYTES])
 {
     return bt_rng_u64(digest, bt_get64(row));
+}
+
+uint64_t sim_toy_seen(uint64_t all, const bt_kv_shape *shape, uint32_t pos, sim_toy_row_fn *row,
+                      const void *ud)
+{
+    for (uint32_t t = pos + 1 > shape->window ? pos + 1 - shape->window : 0; shape->window && t < pos; t++)
+        for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++)
+            if (!sim_toy_sees_all(shape, l)) all = sim_toy_mix(all, row(ud, l, t));
+    return all;
 }
 
 void sim_toy_row(uint8_t ret[SIM_TOY_ROW_BYTES], uint64_t digest, int32_t id, uint32_t layer)

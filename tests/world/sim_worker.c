@@ -98,7 +98,7 @@ static void write_row(sim_world *w, sim_process *p, uint32_t slot, uint32_t laye
                       const uint8_t *row)
 {
     if (!sim_pages_write(p->pages, slot, layer, pos, row))
-        sim_broken(w, "a decode slot writes a page that another has too");
+        sim_broken(w, "a decode slot writes a page that another has too, or a row that is gone");
 }
 
 static void prefill(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item *it)
@@ -139,14 +139,12 @@ static void step(sim_world *w, sim_process *p, sim_told *t, const dc_batch_item 
     uint32_t made = 0;
     for (uint32_t i = 0; i < it->count; i++) {
         const uint32_t pos = it->pos + i, index = pos - r->prompt_tokens + 1;
-        uint64_t next = digest;
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++) {
             uint8_t row[SIM_TOY_ROW_BYTES];
             sim_toy_row(row, digest, r->ids[index - 1], l);
             write_row(w, p, it->slot, l, pos, row);
-            next = sim_toy_mix(next, row);
         }
-        digest = next;
+        digest = sim_pages_digest(p->pages, it->slot, pos + 1);
         if (i + it->out < it->count) continue;
         r->ids[index] = sim_toy_next(digest, index, r->sampling.seed);
         made++;

@@ -61,7 +61,7 @@ static void fill_hello(const sim_world *w, bt_msg_hello *h, uint32_t number)
     snprintf(h->exactness, sizeof h->exactness, "toy/f16/%u", 1 + sim_rule_of(w, number));
     snprintf(h->kv_endpoint, sizeof h->kv_endpoint, "sim:%u", number);
     h->protocol = BT_PROTOCOL_VERSION;
-    h->kv = sim_toy_shape();
+    h->kv = sim_toy_shape(w->o.kv_window, w->o.global_every);
     h->ctx_tokens = w->o.ctx_tokens;
     h->kv_capacity_tokens = (uint64_t)w->o.pages_total * PAGE_TOKENS;
     h->pid = number;
@@ -96,6 +96,7 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
     c.gateways = w->o.gateways;
     c.slots = w->o.slots;
     c.pages_total = w->o.decode_pages;
+    c.window_pages_total = w->o.kv_window ? w->o.window_pages : 0;
     c.page_tokens = w->o.page_tokens;
     c.growth_tokens = w->o.growth_tokens;
     c.swap_pages = w->o.swap_pages;
@@ -164,8 +165,10 @@ static bt_err start_process(sim_world *w, sim_process *p, uint32_t number)
     bt_err e = make_brain(w, p, number);
     if (e == BT_OK && p->role == BT_ROLE_PREFILL) e = sim_prefill_new(&p->kv, &w->o);
     if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_worker_new(&p->batch, &w->o);
-    if (e == BT_OK && p->role == BT_ROLE_DECODE)
-        e = sim_pages_new(&p->pages, w->o.slots, w->o.decode_pages, w->o.page_tokens, w->o.ctx_tokens);
+    const sim_pages_want pages = {w->o.slots,        w->o.decode_pages,
+                                  w->o.window_pages, w->o.page_tokens,
+                                  w->o.ctx_tokens,   sim_toy_shape(w->o.kv_window, w->o.global_every)};
+    if (e == BT_OK && p->role == BT_ROLE_DECODE) e = sim_pages_new(&p->pages, &pages);
     p->is_alive = e == BT_OK;
     set_role_may(w, p);
     return e;

@@ -123,6 +123,13 @@ static void nodes_of_a_little_model_come_and_go_and_no_answer_changes(void **sta
     CHAOS(spawn_long_model(), storm_number("BATON_CHAOS", 30), 1500, 300, 1500, "--isa", "ref");
 }
 
+/* Pages of window layers go back while a sequence runs, and come again with the node that repeats it. */
+static void so_they_do_where_layers_have_windows(void **state)
+{
+    (void)state;
+    CHAOS(spawn_window_model(), storm_number("BATON_CHAOS", 12), 600, 300, 1500, "--isa", "ref");
+}
+
 static void nodes_of_the_default_model_come_and_go_and_no_answer_changes(void **state)
 {
     (void)state;
@@ -136,6 +143,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(nodes_of_a_little_model_come_and_go_and_no_answer_changes,
                                   cluster_teardown),
+        cmocka_unit_test_teardown(so_they_do_where_layers_have_windows, cluster_teardown),
         cmocka_unit_test_teardown(nodes_of_the_default_model_come_and_go_and_no_answer_changes,
                                   cluster_teardown),
     };
