@@ -1,7 +1,6 @@
 /* The programs and steps that a node runs, and what they take. See cost.h. */
 #include "simulate/cost.h"
 #include "device/time.h"
-#include "kv/kv_pages.h"
 
 #include <inttypes.h>
 
@@ -30,7 +29,7 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     c.steps = bt_price_steps_of(p, &model);
     c.weight_bytes = c.has_programs ? o->program_bytes : 0;
     if (model.weight_bytes > c.weight_bytes) c.weight_bytes = model.weight_bytes;
-    c.weight_bytes = bt_time_plus(c.weight_bytes, model.idle_bytes);
+    if (!c.has_programs || !o->is_prefill) c.weight_bytes = bt_time_plus(c.weight_bytes, model.idle_bytes);
     c.memory_bytes = bt_time_times(p->memory_bytes, bt_profile_devices(&p->time));
     const bt_price_model held = {.weight_bytes = c.weight_bytes};
     if ((e = bt_price_check_memory(p, &held, o->model->name, fault)) < 0) return e;
@@ -195,18 +194,4 @@ uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens)
     if (!bytes && c->memory_bytes) bytes = (c->memory_bytes - c->weight_bytes) / 10 * KEPT_TENTHS;
     const uint64_t pages = bytes / page;
     return pages > UINT32_MAX ? UINT32_MAX : (uint32_t)pages;
-}
-
-uint32_t sim_cost_decode_pages(const bt_dims *model, uint32_t both, uint32_t ctx_tokens,
-                               uint32_t growth_tokens, uint32_t slots)
-{
-    const bt_kv_split_want want = {.both = both,
-                                   .ctx_tokens = ctx_tokens,
-                                   .growth_tokens = growth_tokens,
-                                   .sequences = slots,
-                                   .layers = model->layers,
-                                   .windowed = model->windowed,
-                                   .window = model->window,
-                                   .page_tokens = BT_KV_PAGES_USUAL_TOKENS};
-    return (uint32_t)bt_kv_pages_split(&want).all;
 }

@@ -23,7 +23,8 @@ typedef struct sim_cost_options {
     bool is_kv_fp8;                        /* 1 byte without a scale */
     const bt_shapes *shapes;               /* how prompts are cut; copied */
     const bt_work_programs *programs;      /* of a device that has them; copied, what it borrows is not */
-    uint64_t program_bytes;                /* memory of their weights */
+    uint64_t program_bytes;                /* memory of their weights, all experts' among them */
+    bool is_prefill;                       /* it computes prompts alone */
     bool runs_alone;                       /* no prompts share a chunk: attention is sparse, or on the NPU */
     bt_pace pace;                          /* off, or all times K times as long, as on nodes with --pace */
 } sim_cost_options;
@@ -82,8 +83,4 @@ uint64_t sim_cost_device_ns(const sim_cost *c, uint64_t ns);
 /* Whole pages of KV that `bytes` hold; bytes 0: nine tenths of the device's memory without the weights. Returns 0 where
  * that memory is unknown. At most UINT32_MAX. */
 uint32_t sim_cost_pages(const sim_cost *c, uint64_t bytes, uint32_t page_tokens);
-/* Pages of the layers that see all, of a decode node with memory for `both` pages of all layers: more than that where
- * others have windows, as in the daemon (kv/kv_pages.h). */
-uint32_t sim_cost_decode_pages(const bt_dims *model, uint32_t both, uint32_t ctx_tokens, uint32_t growth_tokens,
-                               uint32_t slots);
 #endif

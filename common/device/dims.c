@@ -221,6 +221,14 @@ uint64_t bt_dims_weights(const bt_dims *s)
     return bt_dims_body(s) + bt_dims_idle(s) + bt_dims_head(s) * (s->has_own_embedding ? 2 : 1);
 }
 
+bool bt_dims_global_every(uint32_t *ret, const bt_dims *s)
+{
+    const uint32_t all = s->layers - s->windowed, every = all ? s->layers / all : 0;
+    if (!s->windowed || (all && s->layers / every != all)) return false;
+    *ret = every;
+    return true;
+}
+
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits)
 {
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;

@@ -25,6 +25,10 @@ typedef struct bt_dims {
     uint32_t others; /* 1 << i: the i-th of bt_dims_others is in the model's config.json */
 } bt_dims;
 
+/* Windows in the pattern that nodes have (kernels/kv_view.h): the last of every so many layers sees all; 0: none does.
+ * False: no layer has a window, or no such pattern has as many. */
+bool bt_dims_global_every(uint32_t *ret, const bt_dims *s);
+
 /* The i-th known shape; NULL: no more. Names ascend within a family. */
 const bt_dims *bt_dims_at(size_t i);
 /* NULL: none has that name. */

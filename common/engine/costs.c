@@ -9,9 +9,10 @@
 bt_dims bt_costs_dims(const bt_model *m)
 {
     const bt_hparams *h = &m->hp;
+    const uint32_t all = bt_kv_all_layers(h->global_every, h->layers);
     bt_dims d = {.layers = h->layers,
                  .hidden = h->dim,
-                 .ffn = h->ffn,
+                 .ffn = h->ffn * (h->experts ? h->experts_used : 1),
                  .heads = h->heads,
                  .kv_heads = h->kv_heads,
                  .head_dim = h->head_dim,
@@ -20,7 +21,13 @@ bt_dims bt_costs_dims(const bt_model *m)
                  .has_qkv_bias = h->qkv_bias,
                  .has_qk_norm = h->qk_norm,
                  .rope_milli = (uint32_t)(h->rope.magnitude * 1000 + 0.5f),
-                 .has_own_embedding = !h->tied_output};
+                 .has_own_embedding = !h->tied_output,
+                 .window = h->window,
+                 .windowed = h->window ? h->layers - all : 0,
+                 .experts = h->experts,
+                 .experts_used = h->experts_used,
+                 .expert_ffn = h->experts ? h->ffn : 0,
+                 .expert_layers = h->experts ? h->layers : 0};
     snprintf(d.name, sizeof d.name, "%.63s", m->name);
     return d;
 }

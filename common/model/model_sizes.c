@@ -5,21 +5,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 19 }; /* ggml types; tensors of no layer, of a layer */
+enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 20 }; /* ggml types; tensors of no layer, of a layer */
 
-static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
+/* n 0: a vector; experts 0: one matrix, else one of each. */
+static const bt_gguf_tensor *make_all(bt_model *m, size_t *at, uint64_t k, uint64_t n, uint32_t experts)
 {
     bt_gguf_tensor *t = &m->made[(*at)++];
     const uint32_t type = n ? F16 : F32;
-    *t = (bt_gguf_tensor){.name = "", .type = type, .n_dims = n ? 2 : 1, .rows = n ? (size_t)n : 1};
+    *t = (bt_gguf_tensor){.name = "", .type = type, .n_dims = experts ? 3 : n ? 2 : 1};
     for (int i = 0; i < BT_GGUF_MAX_DIMS; i++) t->dim[i] = 1;
     t->dim[0] = k;
     if (n) t->dim[1] = n;
+    if (experts) t->dim[2] = experts;
+    t->rows = (size_t)(t->dim[1] * t->dim[2]);
     t->row_bytes = (size_t)k * (type == F16 ? 2 : 4);
     t->bytes = t->row_bytes * t->rows;
     m->param_count += k * t->rows;
     m->weights_bytes += t->bytes;
     return t;
+}
+
+static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
+{
+    return make_all(m, at, k, n, 0);
 }
 
 static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
@@ -37,9 +45,10 @@ static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
     x->wk = make(m, at, d, kv);
     x->wv = make(m, at, d, kv);
     x->wo = make(m, at, q, d);
-    if (bt_arch_is_gated(hp->arch)) x->w_gate = make(m, at, d, f);
-    x->w_up = make(m, at, d, f);
-    x->w_down = make(m, at, f, d);
+    if (hp->experts) x->router = make(m, at, d, hp->experts);
+    if (bt_arch_is_gated(hp->arch)) x->w_gate = make_all(m, at, d, f, hp->experts);
+    x->w_up = make_all(m, at, d, f, hp->experts);
+    x->w_down = make_all(m, at, f, d, hp->experts);
     if (hp->qkv_bias) {
         x->bq = make(m, at, q, 0);
         x->bk = make(m, at, kv, 0);
@@ -67,7 +76,9 @@ static bool is_within(const bt_hparams *hp)
                {hp->vocab, BT_MODEL_MAX_VOCAB},   {hp->ctx, BT_MODEL_MAX_CTX}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++)
         if (!all[i].v || all[i].v > all[i].most) return false;
-    return hp->heads % hp->kv_heads == 0 && hp->rope_dims <= hp->head_dim;
+    return hp->heads % hp->kv_heads == 0 && hp->rope_dims <= hp->head_dim &&
+           hp->experts <= BT_MODEL_MAX_EXPERTS && hp->experts_used <= BT_MODEL_MAX_EXPERTS_USED &&
+           hp->experts_used <= hp->experts && !hp->experts == !hp->experts_used;
 }
 
 bt_err bt_model_of_sizes(bt_model **ret, const bt_hparams *hp, const char *name, bt_fault *fault)

@@ -20,9 +20,9 @@ typedef struct tool_plan_sketch_want {
 /* BT_EARG: the profile's NPU lacks what a site's linears need, or groups do not divide its inputs; with the site and
  * the reason. */
 bt_err tool_plan_sketch_check(const bt_profile *profile, const bt_dims *s, const bt_recipe *recipe, bt_fault *fault);
-/* BT_EARG: sizes of an architecture that the compiler does not have (a feed-forward block of two matrices, experts, a
- * latent), or what the profile refuses; BT_ELIMIT: it is too large for a session or the memory, with both numbers;
- * BT_ENOMEM. */
+/* BT_EARG: sizes of an architecture that the compiler does not have (a feed-forward block of two matrices, a latent,
+ * experts beside other blocks, windows in no pattern), or what the profile refuses; BT_ELIMIT: it is too large for a
+ * session or the memory, with both numbers; BT_ENOMEM. */
 bt_err tool_plan_sketch(bt_pkg **ret, const tool_plan_sketch_want *want, bt_fault *fault);
 /* Bytes of a device's memory that a package takes with so many chunks under way: all sessions, each with its arenas. */
 uint64_t tool_plan_mapped_bytes(const bt_pkg *p, uint64_t arenas);

@@ -10,8 +10,10 @@ static const char GPU_POLICY[] = "chunk:8192+tail";
 
 static bool has_sizes(const bt_pkg_header *h, const bt_dims *d)
 {
-    return h->layers == d->layers && h->dim == d->hidden && h->ffn == d->ffn && h->heads == d->heads &&
-           h->kv_heads == d->kv_heads && h->head_dim == d->head_dim && h->vocab == d->vocab;
+    const uint32_t ffn = d->experts ? d->expert_ffn : d->ffn;
+    return h->layers == d->layers && h->dim == d->hidden && h->ffn == ffn && h->heads == d->heads &&
+           h->kv_heads == d->kv_heads && h->head_dim == d->head_dim && h->vocab == d->vocab &&
+           h->experts == d->experts && h->experts_used == d->experts_used;
 }
 
 bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simulate_group *g)
@@ -94,6 +96,11 @@ uint64_t tool_simulate_rows_at_once(const tool_simulate_setup *s, const tool_sim
     return bt_shapes_next(&shapes, tokens, 0).valid;
 }
 
+static bool is_prefill(const tool_simulate_setup *s, const tool_simulate_group *g)
+{
+    return !s->is_colocated && g >= s->prefill.group && g < s->prefill.group + s->prefill.len;
+}
+
 bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s,
                                 const tool_simulate_group *g, bt_fault *fault)
 {
@@ -104,10 +111,16 @@ bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_s
     bt_err e = has_programs ? price_programs(ret, s, g, fault)
                             : bt_shapes_parse(&shapes, s->shape_policy ? s->shape_policy : GPU_POLICY,
                                               s->ctx_tokens, fault);
-    sim_cost_options o = {
-        .model = tool_simulate_dims(s, g->model), .profile = &g->profile,  .weight_bits = s->weight_bits,
-        .weight_permille = s->weight_permille,    .is_float = s->is_float, .is_kv_fp8 = s->is_kv_fp8,
-        .kv_elem_bytes = s->kv_elem_bytes,        .shapes = &shapes,       .pace = s->pace};
+    sim_cost_options o = {.model = tool_simulate_dims(s, g->model),
+                          .profile = &g->profile,
+                          .weight_bits = s->weight_bits,
+                          .weight_permille = s->weight_permille,
+                          .is_float = s->is_float,
+                          .is_kv_fp8 = s->is_kv_fp8,
+                          .kv_elem_bytes = s->kv_elem_bytes,
+                          .shapes = &shapes,
+                          .pace = s->pace,
+                          .is_prefill = is_prefill(s, g)};
     if (e == BT_OK && has_programs) {
         const bt_pkg *p = bt_price_pkg_of(ret->price);
         programs = bt_price_pkg_programs(ret->price);

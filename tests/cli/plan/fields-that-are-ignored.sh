@@ -13,4 +13,5 @@ run -m qwen3-30b-a3b --prefill 1:h100 --decode 1..2:h100 --slo ttft:10s --points
 run -m qwen3-30b-a3b --prefill 1:h100 --decode 1:h100 --slo ttft:10s --ramp | grep '^ignored'
 run -m qwen3-30b-a3b --prefill 1:h100 --decode 1:h100 --slo ttft:10s --ramp --json | grep -o '"ignored": \[{[^}]*}\]'
 run -m qwen3-235b-a22b --prefill 1:h100 --decode 1:h100
-run -m qwen3-30b-a3b --prefill 1:hexagon-v75 --decode 1:h100
+run -m qwen3-30b-a3b --prefill 1:hexagon-v75 --decode 1:h100 --quant w4a8 --kv-memory 2G | grep '^ignored'
+run -m deepseek-v3 --prefill 1:hexagon-v75 --decode 1:h100

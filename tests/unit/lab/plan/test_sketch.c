@@ -34,13 +34,22 @@ static bt_err sketch(bt_pkg **ret, const bt_profile *p, const bt_dims *s, const 
     return tool_plan_sketch(ret, &w, fault);
 }
 
+/* A name of engine_kit.h; NULL: llama with a window in every layer. */
+static engine_kit kit_of(const char *arch)
+{
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.window = 300;
+    s.ctx = 1024;
+    return arch ? engine_kit_model(arch) : engine_kit_of(&s);
+}
+
 static void sizes_have_the_programs_of_the_file(void **state)
 {
     (void)state;
-    static const char *const archs[] = {"llama", "qwen2", "qwen3"};
+    static const char *const archs[] = {"llama", "qwen2", "qwen3", "qwen3moe", "mixtral", NULL};
     const bt_profile p = profile("intel-npu3720");
-    for (size_t i = 0; i < 6; i++) {
-        engine_kit kit = engine_kit_model(archs[i / 2]);
+    for (size_t i = 0; i < 2 * sizeof archs / sizeof *archs; i++) {
+        engine_kit kit = kit_of(archs[i / 2]);
         const bt_dims s = bt_costs_dims(kit.model);
         bt_compile_options o = {.shape_policy = "chunk:64+tail", .profile = &p, .npu_ops = i % 2,
                                 .ctx_tokens = 1024};
@@ -98,32 +107,77 @@ static void what_an_npu_lacks_is_refused_by_its_site(void **state)
     }
 }
 
-static void models_with_experts_or_a_latent_have_no_programs(void **state)
-{
-    (void)state;
-    const bt_profile npu = profile("hexagon-v75");
-    bt_dims latent = *bt_dims_find("deepseek-v3");
-    bt_pkg *p = NULL;
-    bt_fault f = {""};
-    assert_int_equal(sketch(&p, &npu, bt_dims_find("qwen3-30b-a3b"), "w8a8", 0, "chunk:256", 4096, &f),
-                     BT_EARG);
-    assert_string_equal(f.text, "'qwen3-30b-a3b' has experts, and programs are compiled of models without");
-    latent.experts = 0;
-    assert_int_equal(sketch(&p, &npu, &latent, "w8a8", 0, "chunk:256", 4096, &f), BT_EARG);
-    assert_string_equal(f.text,
-                        "'deepseek-v3' has a latent for K and V (kv_lora_rank), and programs are compiled of "
-                        "models without");
-}
-
-static uint64_t chunk_ns(const bt_pkg *p, const bt_profile *npu)
+/* The chunk of a prompt of 8,192 tokens that begins there. */
+static uint64_t chunk_ns_at(const bt_pkg *p, const bt_profile *npu, uint64_t begin)
 {
     bt_price_pkg *price = NULL;
     const bt_price_pkg_config c = {.pkg = p, .npu = npu};
+    const uint64_t end = bt_pkg_header_of(p)->ctx_tokens;
     assert_int_equal(bt_price_pkg_new(&price, &c, NULL), BT_OK);
     const bt_work_programs g = bt_price_pkg_programs(price);
-    const uint64_t ns = g.chunk(g.ud, 1, 0, 4096, false).ns;
+    const uint64_t ns = g.chunk(g.ud, 1, begin, end, false).ns;
     bt_price_pkg_free(price);
     return ns;
+}
+static uint64_t chunk_ns(const bt_pkg *p, const bt_profile *npu) { return chunk_ns_at(p, npu, 0); }
+
+static void layers_that_the_compiler_does_not_have_are_refused_by_name(void **state)
+{
+    (void)state;
+    const bt_profile npu = profile("hexagon-v75");
+    bt_dims mixed = *bt_dims_find("qwen3-30b-a3b"), shared = mixed, windows = *bt_dims_find("llama-3.2-3b");
+    mixed.expert_layers = 47;
+    shared.ffn += 768;
+    windows.window = 1024;
+    windows.windowed = 8;
+    const struct {
+        const bt_dims *s;
+        const char *why;
+    } at[] = {
+        {bt_dims_find("deepseek-v3"),
+         "'deepseek-v3' has a latent for K and V (kv_lora_rank), and programs are "
+         "compiled of models without"},
+        {bt_dims_find("phi-2"), "'phi-2' has a feed-forward block of 2 matrices"},
+        {&mixed, "'qwen3-30b-a3b' has experts in 47 of 48 layers, 6144 of 6144 outputs of a row in those"},
+        {&shared, "'qwen3-30b-a3b' has experts in 48 of 48 layers, 6144 of 6912 outputs of a row in those"},
+        {&windows, "'llama-3.2-3b' has windows in 8 of 28 layers"},
+    };
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        bt_pkg *p = NULL;
+        bt_fault f = {""};
+        assert_int_equal(sketch(&p, &npu, at[i].s, "w8a8", 0, "chunk:256", 4096, &f), BT_EARG);
+        if (strncmp(f.text, at[i].why, strlen(at[i].why)) != 0) fail_msg("%s", f.text);
+    }
+}
+
+/* Known shapes with experts or windows: their programs, and prices below those of layers that see all. */
+static void experts_and_windows_have_programs_and_prices(void **state)
+{
+    (void)state;
+    static const char *const shapes[] = {"qwen3-30b-a3b", "mixtral-8x7b", "gpt-oss-20b",
+                                         "gemma-3-1b",    "gemma-2-2b",   "mistral-7b"};
+    bt_profile npu = profile("hexagon-v75");
+    npu.memory_bytes = 0;
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++) {
+        bt_dims s = *bt_dims_find(shapes[i]);
+        bt_pkg *p = NULL, *open = NULL;
+        bt_fault f = {""};
+        s.layers = 6; /* of both classes */
+        s.expert_layers = s.experts ? 6 : 0;
+        s.windowed = !s.windowed ? 0 : s.windowed * 2 > bt_dims_find(shapes[i])->layers ? 5 : 3;
+        if (sketch(&p, &npu, &s, "w8a8", 0, "chunk:256", 8192, &f) < 0) fail_msg("%s: %s", shapes[i], f.text);
+        const bt_pkg_header *h = bt_pkg_header_of(p);
+        assert_int_equal(h->experts, s.experts);
+        assert_int_equal(h->experts_used, s.experts_used);
+        assert_int_equal(h->window, s.window);
+        if (s.windowed) {
+            s.windowed = s.window = 0;
+            assert_int_equal(sketch(&open, &npu, &s, "w8a8", 0, "chunk:256", 8192, &f), BT_OK);
+            assert_true(chunk_ns_at(p, &npu, 4352) < chunk_ns_at(open, &npu, 4352));
+            bt_pkg_close(open);
+        }
+        bt_pkg_close(p);
+    }
 }
 
 static void sessions_cost_their_switches_and_what_no_memory_holds_is_refused(void **state)
@@ -184,21 +238,30 @@ static void rotating_the_inputs_of_down_takes_the_companions_time(void **state)
     bt_pkg_close(turned);
 }
 
-/* Random models on every device with programs; the seed is fixed. */
+/* Random models on every device with programs, every third with experts; the seed is fixed. */
 static bt_dims random_model(uint64_t seed)
 {
+    const uint32_t used = 1 + (uint32_t)(bt_rng_u64(seed, 6) % 4),
+                   experts = used + (uint32_t)(bt_rng_u64(seed, 7) % 29),
+                   ffn = 128 * (1 + (uint32_t)(bt_rng_u64(seed, 4) % 40));
+    const bool is_mixed = seed % 3 == 0;
     const uint32_t kv_heads = 1 + (uint32_t)(bt_rng_u64(seed, 0) % 4),
                    heads = kv_heads * (1 + (uint32_t)(bt_rng_u64(seed, 1) % 4)),
-                   head_dim = bt_rng_u64(seed, 2) % 2 ? 64 : 128;
+                   head_dim = bt_rng_u64(seed, 2) % 2 ? 64 : 128,
+                   layers = 1 + (uint32_t)(bt_rng_u64(seed, 3) % 4);
     return (bt_dims){.name = "random",
-                     .layers = 1 + (uint32_t)(bt_rng_u64(seed, 3) % 4),
+                     .layers = layers,
                      .hidden = heads * head_dim,
-                     .ffn = 128 * (1 + (uint32_t)(bt_rng_u64(seed, 4) % 40)),
+                     .ffn = is_mixed ? used * ffn : ffn,
                      .heads = heads,
                      .kv_heads = kv_heads,
                      .head_dim = head_dim,
                      .vocab = 1000 + (uint32_t)(bt_rng_u64(seed, 5) % 100000),
-                     .ffn_matrices = 3};
+                     .ffn_matrices = 3,
+                     .experts = is_mixed ? experts : 0,
+                     .experts_used = is_mixed ? used : 0,
+                     .expert_ffn = is_mixed ? ffn : 0,
+                     .expert_layers = is_mixed ? layers : 0};
 }
 
 static uint64_t prompt_ns(bt_price_pkg *price, uint64_t first, uint64_t tokens)
@@ -254,7 +317,8 @@ int main(void)
         cmocka_unit_test(a_longer_prompt_or_one_behind_more_positions_never_takes_less_on_any_npu),
         cmocka_unit_test(sizes_have_the_programs_of_the_file),
         cmocka_unit_test(what_an_npu_lacks_is_refused_by_its_site),
-        cmocka_unit_test(models_with_experts_or_a_latent_have_no_programs),
+        cmocka_unit_test(layers_that_the_compiler_does_not_have_are_refused_by_name),
+        cmocka_unit_test(experts_and_windows_have_programs_and_prices),
         cmocka_unit_test(sessions_cost_their_switches_and_what_no_memory_holds_is_refused),
         cmocka_unit_test(a_smaller_chip_spills_and_takes_longer),
         cmocka_unit_test(rotating_the_inputs_of_down_takes_the_companions_time),
