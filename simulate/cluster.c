@@ -450,6 +450,7 @@ sim_cluster_node sim_cluster_look_at(const sim_cluster *c, uint32_t host, int64_
                           .valid_rows = m->valid_rows,
                           .rows = m->rows,
                           .again_rows = m->again_rows,
+                          .sent_bytes = m->sent_bytes,
                           .preempted = sim_cluster_preempted_of(m)};
     sim_cluster_take_off(&n.done[m->role == BT_ROLE_DECODE], &undone);
     if (m->pf) n.load = pf_brain_load(m->pf);

@@ -22,7 +22,8 @@ typedef struct sim_cluster_group {
     const sim_cost *cost; /* borrowed */
     const char *device;   /* its name; borrowed */
     uint32_t nodes;
-    uint32_t pages;      /* of KV in each node */
+    uint32_t pages;      /* of KV in each node, each of all layers; where layers have windows, the node divides that
+                            memory between their classes as the daemon does (kv/kv_pages.h) */
     uint32_t spare;      /* further nodes, numbered behind these, that are off until sim_cluster_join */
     uint32_t swap_pages; /* of a decode node's swap store; 0: dc.swap_pages */
     uint32_t model;      /* number of their model, from 0; only nodes of one model work together */
@@ -124,6 +125,7 @@ typedef struct sim_cluster_node {
     uint64_t runs;             /* chunks or steps */
     uint64_t valid_rows, rows; /* of chunks: tokens of prompts, and those computed with padding */
     uint64_t again_rows; /* of prompts and answers, which a node had begun to compute before, this one or another */
+    uint64_t sent_bytes; /* of KV, as prefill node */
     sim_cluster_preempted preempted;
 } sim_cluster_node;
 uint32_t sim_cluster_nodes(const sim_cluster *c);

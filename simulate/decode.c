@@ -2,6 +2,7 @@
  * a device whose steps take what they cost. A step is planned when it begins; commands that come meanwhile
  * wait for its end. */
 #include "base/num.h"
+#include "kv/kv_pages.h"
 #include "simulate/inner.h"
 
 #include <stdlib.h>
@@ -9,16 +10,35 @@
 
 enum { REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
 
+/* Pages of the classes of layers. */
+static bt_kv_split divide(const sim_cluster *c, const sim_member *m)
+{
+    const bt_dims *d = sim_cluster_dims(c, m);
+    const bt_kv_split_want want = {.both = m->group->pages,
+                                   .ctx_tokens = c->o.ctx_tokens,
+                                   .growth_tokens = c->o.dc.growth_tokens,
+                                   .sequences = c->o.decode_slots,
+                                   .layers = d->layers,
+                                   .windowed = m->kv.window ? d->windowed : 0,
+                                   .window = m->kv.window,
+                                   .page_tokens = c->o.dc.page_tokens};
+    return bt_kv_pages_split(&want);
+}
+
 bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
 {
     dc_config k = c->o.dc;
     k.self = m->self;
     k.gateways = c->o.gateways;
     k.slots = c->o.decode_slots;
-    k.pages_total = m->group->pages;
     k.can_prefill = c->o.can_prefill || m->group->can_prefill;
     if (m->group->swap_pages) k.swap_pages = m->group->swap_pages;
     sim_cluster_hello(c, m, &k.hello);
+    m->kv = k.hello.kv;
+    const bt_kv_split pages = divide(c, m);
+    k.pages_total = (uint32_t)pages.all;
+    k.window_pages_total = (uint32_t)pages.windows;
+    k.hello.kv_capacity_tokens = pages.all * k.page_tokens;
     memset(m->sequences, 0, k.slots * sizeof *m->sequences);
     m->commands_len = m->items_len = 0;
     m->prefilling = m->decoding = m->cancels = 0;
@@ -106,7 +126,10 @@ static void take_stops(sim_cluster *c, sim_member *m)
 static void tell_needs(sim_cluster *c, sim_member *m)
 {
     dc_event ev = {.type = DC_EV_NEED};
-    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) sim_cluster_decode_tell(c, m, &ev);
+    while (dc_batch_needs(m->batch, &ev.u.need.slot, &ev.u.need.tokens)) {
+        if (m->kv.window) sim_cluster_leap_end(c, m); /* pages that leapt tokens gave back */
+        sim_cluster_decode_tell(c, m, &ev);
+    }
 }
 
 /* Takes a plan over into the step. The step's outcome is known now; the brain learns of it at the step's end.

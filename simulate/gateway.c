@@ -9,17 +9,42 @@
 /* A gateway takes only nodes that hold its model. */
 static void set_model_id(uint8_t ret[16], uint32_t model) { memset(ret, (int)(7 + model), 16); }
 
-static const bt_dims *dims_of(const sim_cluster *c, const sim_member *m)
+const bt_dims *sim_cluster_dims(const sim_cluster *c, const sim_member *m)
 {
     return m->group->dims ? m->group->dims : c->o.model;
 }
 
+static uint32_t divisor(uint32_t a, uint32_t b)
+{
+    while (b) {
+        const uint32_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return a;
+}
+
+/* One layer, as the brain sees it, stands for all layers of the model; with windows for equally many of one
+ * class, so that a block has rows of one class alone. */
+static bt_kv_shape shape_of(const sim_cluster *c, const bt_dims *d)
+{
+    uint32_t every = 0, together = d->layers;
+    const bool has_windows = bt_dims_global_every(&every, d);
+    if (has_windows) together = divisor(d->windowed, d->layers - d->windowed);
+    if (c->o.is_by_layer) together = 1;
+    return (bt_kv_shape){.layers = d->layers / together,
+                         .kv_heads = together * d->kv_heads,
+                         .head_dim = d->head_dim,
+                         .dtype = bt_kv_dtype_of(c->o.kv_elem_bytes),
+                         .window = has_windows ? d->window : 0,
+                         .global_every = every};
+}
+
 /* One class for all nodes of a model: nodes of different devices are taken to compute by the same rule, so
- * that each can take over from any other. One layer, as the brain sees it, stands for all layers of the
- * model. */
+ * that each can take over from any other. */
 void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *ret)
 {
-    const bt_dims *d = dims_of(c, m);
+    const bt_dims *d = sim_cluster_dims(c, m);
     memset(ret, 0, sizeof *ret);
     set_model_id(ret->model_id, m->group->model);
     ret->protocol = BT_PROTOCOL_VERSION;
@@ -27,9 +52,7 @@ void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *
     (void)snprintf(ret->node_id, sizeof ret->node_id, "%s", m->id);
     (void)snprintf(ret->model_name, sizeof ret->model_name, "%s", d->name);
     (void)snprintf(ret->exactness, sizeof ret->exactness, "simulated");
-    const uint32_t together = c->o.is_by_layer ? 1 : d->layers;
-    ret->kv = (bt_kv_shape){
-        d->layers / together, together * d->kv_heads, d->head_dim, bt_kv_dtype_of(c->o.kv_elem_bytes), 0, 0};
+    ret->kv = shape_of(c, d);
     ret->ctx_tokens = c->o.ctx_tokens;
     ret->kv_capacity_tokens = (uint64_t)m->group->pages * c->o.dc.page_tokens;
     ret->pid = m->place + 1;

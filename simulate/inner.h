@@ -174,13 +174,14 @@ typedef struct sim_member {
     int64_t *leap_ns;        /* [gates][SIM_LEAP_STEPS] when that gateway had taken the token of its first item */
     int64_t due_us, wake_us; /* when its brain's next TICK is due; the earliest timer in the calendar */
     const sim_cluster_group *group;
+    bt_kv_shape kv; /* as its brain has it: a layer stands for several of the model */
     sim_wire out, in;
     bt_incarnation self;
     bt_role role, born;          /* present role; first role */
     sim_cost_work done[2], step; /* done: as prefill and as decode node; step: the one that began last, until
                                     step_end_ns */
     int64_t step_end_ns;
-    uint64_t runs, valid_rows, rows, again_rows;
+    uint64_t runs, valid_rows, rows, again_rows, sent_bytes;
     pf_brain *pf;
     dc_brain *dc;
     bool rests; /* rest.c */
@@ -345,6 +346,7 @@ bt_err sim_cluster_gateways_new(sim_cluster *c, bt_fault *fault);
 void sim_cluster_gateways_free(sim_cluster *c);
 uint32_t sim_cluster_gate_of(const sim_cluster *c, const bt_incarnation *who); /* the number of a gateway */
 void sim_cluster_gateway_step(sim_cluster *c, sim_gate *g, const gw_event *ev);
+const bt_dims *sim_cluster_dims(const sim_cluster *c, const sim_member *m); /* of its model */
 void sim_cluster_hello(const sim_cluster *c, const sim_member *m, bt_msg_hello *ret);
 
 bt_incarnation sim_cluster_incarnation(const sim_cluster *c, uint32_t place, uint64_t life);

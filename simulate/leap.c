@@ -48,8 +48,9 @@ static bool is_joined(const sim_member *m)
 static bool is_quiet(const sim_cluster *c, const sim_member *m)
 {
     if (c->o.is_full || m->cancels || m->prefilling || is_joined(m)) return false;
-    /* One that waits here for the memory of another gateway's request gets its turn in any step. */
-    if (c->o.gateways > 1 && dc_brain_load(m->dc).queued > 0) return false;
+    /* One that waits here for the memory of another gateway's request, or for window pages, which go back
+     * with tokens, gets its turn in any step. */
+    if ((c->o.gateways > 1 || m->kv.window) && dc_brain_load(m->dc).queued > 0) return false;
     if (m->items_len != m->decoding || m->leapt == SIM_LEAP_STEPS) return false;
     if (m->leapt && c->now_ns - leapt_at(c, m, 0)[0] >= LEAP_NS) return false;
     for (size_t i = 0; i < m->items_len; i++) {

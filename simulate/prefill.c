@@ -1,7 +1,8 @@
 /* A prefill node: its brain, the one prompt or batch that the brain lets run, chunk after chunk, and blocks
- * on the wire. The brain sees one layer whose rows are those of all layers together, so that a chunk's layers
- * are one block; the wire knows how many there are (sim_wire). */
+ * on the wire. A layer of the brain's has the rows of several layers together, without windows of all, so
+ * that a chunk's layers are one block; the wire knows how many there are (sim_wire). */
 #include "simulate/inner.h"
+#include "kernels/kv_view.h"
 #include "kv/kv_header.h"
 
 #include <stdio.h>
@@ -21,6 +22,7 @@ bt_err sim_cluster_prefill_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     if (m->group->cost->pace.milli) k.short_tokens = 0; /* as the daemon */
     k.pages_total = m->group->pages;
     sim_cluster_hello(c, m, &k.hello);
+    m->kv = k.hello.kv;
     for (uint32_t i = 0; i < c->o.prefill_slots; i++)
         m->prompts[i] = (sim_prompt){.line = m->prompts[i].line};
     memset(m->last_ns, 0, c->hosts * sizeof *m->last_ns);
@@ -237,19 +239,27 @@ static void post_sent(sim_cluster *c, const sim_member *m, const pf_block *b, in
     sim_cluster_post(c, &e);
 }
 
+/* When the chunk's rows of the first layer of that class were there: with windows, those that see all stand
+ * at equal distances, at the end of each. */
+static int64_t first_layer_ns(const sim_member *m, const sim_prompt *p, uint32_t layer)
+{
+    if (!m->kv.window || !bt_kv_sees_all(m->kv.global_every, layer)) return p->layer_ns;
+    return p->layer_ns +
+           (p->layers_ns - p->layer_ns) * (m->kv.global_every - 1) / (m->group->cost->layers - 1);
+}
+
 /* Returns when it has left. */
 static int64_t send_block(sim_cluster *c, sim_member *m, const pf_block *b)
 {
-    const uint32_t to = sim_cluster_place(c, &b->decode);
-    uint32_t layers = m->group->cost->layers;
+    const uint32_t to = sim_cluster_place(c, &b->decode), layers = m->group->cost->layers / m->kv.layers;
     const sim_prompt *p = &m->prompts[b->slot];
     int64_t first = p->computed_ns; /* rows from before: there when the prompt began */
     if (to == UINT32_MAX) return c->now_ns;
     /* The block's layers left one by one while the chunk was computed. A brain that waited for credit waited
      * for the wire, which counts that time itself. */
-    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = p->layer_ns;
+    if (b->token_begin + BT_KV_UNIT_TOKENS > p->chunk) first = first_layer_ns(m, p, b->layer);
     if (first > c->now_ns || p->is_whole || c->o.is_by_layer) first = c->now_ns;
-    if (c->o.is_by_layer) layers = 1;
+    m->sent_bytes += b->bytes;
     sim_event e = {.what = SIM_WHEN_BLOCK, .from = m->place, .to = to};
     e.at_ns = (int64_t)sim_wire_send(&m->out, &c->members[to].in, &c->o.link, (uint64_t)first,
                                      (uint64_t)c->now_ns, layers, b->bytes / layers);
@@ -358,7 +368,7 @@ static uint32_t told_of(const sim_prompt *p)
     return at == p->len ? at : at / BT_KV_UNIT_TOKENS * BT_KV_UNIT_TOKENS;
 }
 
-/* The chunk's rows of one layer are ready. False: the prompt is gone. */
+/* The chunk's rows of one of the brain's layers are ready. False: the prompt is gone. */
 static bool tell_layer(sim_cluster *c, sim_member *m, uint32_t slot, uint32_t layer)
 {
     const sim_prompt *p = &m->prompts[slot];
@@ -401,7 +411,8 @@ void sim_cluster_prefill_chunk(sim_cluster *c, sim_member *m, const sim_event *e
     if (!p->is_busy || p->run != e->run) return;
     const uint32_t at = p->begin + p->valid;
     const bool is_last = at == p->len;
-    if (!tell_layer(c, m, e->slot, c->o.is_by_layer ? m->group->cost->layers - 1 : 0)) return;
+    for (uint32_t layer = c->o.is_by_layer ? m->kv.layers - 1 : 0; layer < m->kv.layers; layer++)
+        if (!tell_layer(c, m, e->slot, layer)) return;
     p->told = told_of(p);
     p->begin = at;
     p->valid = 0;

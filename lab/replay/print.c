@@ -151,11 +151,15 @@ static double mean_of(const tool_replay_result *s, double sum)
 static void print_node(FILE *f, const tool_replay_result *s, const char *name, const tool_replay_node *n,
                        size_t prompts)
 {
+    char windows[80] = "";
+    if (n->windows)
+        (void)snprintf(windows, sizeof windows, ", %.1f %% of those of window layers",
+                       100 * mean_of(s, n->windows_ratio));
     fprintf(f,
-            "%-11s %-8s %6zu prompts, on average %.1f of %u slots and %.1f %% of its pages in use, %.1f "
+            "%-11s %-8s %6zu prompts, on average %.1f of %u slots and %.1f %% of its pages in use%s, %.1f "
             "queued\n",
             name, n->role, prompts, mean_of(s, n->slots_used), n->slots, 100 * mean_of(s, n->pages_ratio),
-            mean_of(s, n->queued));
+            windows, mean_of(s, n->queued));
 }
 
 /* All nodes of a track as one: sums, and the mean share of pages. */
@@ -171,10 +175,13 @@ static void print_track(FILE *f, const tool_replay_result *s, size_t track, cons
         all.slots_used += one->slots_used;
         all.queued += one->queued;
         all.pages_ratio += one->pages_ratio;
+        all.windows += one->windows;
+        all.windows_ratio += one->windows_ratio;
         sum += prompts[i];
     }
     (void)snprintf(all.role, sizeof all.role, "%zu nodes", n);
     if (n) all.pages_ratio /= (double)n;
+    if (n) all.windows_ratio /= (double)n;
     if (n) print_node(f, s, s->track[track].name, &all, sum);
 }
 
@@ -292,12 +299,13 @@ static json_t *nodes_json(const tool_replay_result *s)
     size_t *prompts = count_prompts(s);
     for (size_t i = 0; a && prompts && i < s->nodes; i++) {
         const tool_replay_node *n = &s->node[i];
-        if (json_array_append_new(a, json_pack("{s:s, s:s, s:I, s:I, s:f, s:f, s:f}", "id", n->id, "role",
-                                               n->role, "prompts", (json_int_t)prompts[i], "slots_total",
-                                               (json_int_t)n->slots, "slots_used", mean_of(s, n->slots_used),
-                                               "pages_used_ratio", mean_of(s, n->pages_ratio), "queued",
-                                               mean_of(s, n->queued))) < 0)
-            break;
+        json_t *one = json_pack("{s:s, s:s, s:I, s:I, s:f, s:I, s:f, s:I, s:f, s:f}", "id", n->id, "role",
+                                n->role, "prompts", (json_int_t)prompts[i], "slots_total",
+                                (json_int_t)n->slots, "slots_used", mean_of(s, n->slots_used), "pages_total",
+                                (json_int_t)n->pages, "pages_used_ratio", mean_of(s, n->pages_ratio),
+                                "window_pages_total", (json_int_t)n->windows, "window_pages_used_ratio",
+                                mean_of(s, n->windows_ratio), "queued", mean_of(s, n->queued));
+        if (json_array_append_new(a, one) < 0) break;
     }
     free(prompts);
     return a;

@@ -108,17 +108,23 @@ void tool_replay_result_slots(tool_replay_result *r, size_t node, uint32_t slots
     n->slots = slots;
 }
 
-void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, uint32_t slots_used,
-                             uint32_t queued, float pages_ratio)
+static double share_of(uint64_t used, uint64_t all) { return all ? (double)used / (double)all : 0; }
+
+void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node,
+                             const tool_replay_look *look)
 {
     tool_replay_node *n = &r->node[node];
-    n->slots_used += slots_used;
-    n->queued += queued;
-    n->pages_ratio += (double)pages_ratio;
+    const double pages_ratio = share_of(look->pages_used, look->pages);
+    n->slots_used += look->slots_used;
+    n->queued += look->queued;
+    n->pages = look->pages;
+    n->windows = look->windows;
+    n->pages_ratio += pages_ratio;
+    n->windows_ratio += share_of(look->windows_used, look->windows);
     if (n->track == TOOL_REPLAY_NOBODY) return;
-    s->slots_used[n->track] += slots_used;
-    s->queued[n->track] += queued;
-    s->pages_ratio[n->track] += pages_ratio / (float)r->track[n->track].nodes;
+    s->slots_used[n->track] += look->slots_used;
+    s->queued[n->track] += look->queued;
+    s->pages_ratio[n->track] += (float)pages_ratio / (float)r->track[n->track].nodes;
 }
 
 static void fold(tool_replay_heat *h)

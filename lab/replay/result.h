@@ -59,8 +59,9 @@ typedef struct tool_replay_heat {
 typedef struct tool_replay_node {
     char id[72], role[16];
     uint32_t slots;
-    uint16_t track;                         /* NOBODY: none is left */
-    double slots_used, queued, pages_ratio; /* sums over samples */
+    uint16_t track;          /* NOBODY: none is left */
+    uint64_t pages, windows; /* of KV when it was looked at last; windows: of window layers */
+    double slots_used, queued, pages_ratio, windows_ratio; /* sums over samples */
 } tool_replay_node;
 typedef struct tool_replay_track {
     char name[72];
@@ -111,9 +112,13 @@ size_t tool_replay_result_node(tool_replay_result *r, const char *id, const char
 /* Adds a node, whose id is new, with the track of that name. */
 size_t tool_replay_result_node_of(tool_replay_result *r, const char *id, const char *role, const char *track);
 void tool_replay_result_slots(tool_replay_result *r, size_t node, uint32_t slots);
-/* Adds a node's figures to a sample, once for each node. */
-void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, uint32_t slots_used,
-                             uint32_t queued, float pages_ratio);
+/* A node's figures, as /v1/status has them. */
+typedef struct tool_replay_look {
+    uint32_t slots_used, queued;
+    uint64_t pages, pages_used, windows, windows_used; /* windows: pages of window layers; 0: there are none */
+} tool_replay_look;
+/* Adds them to a sample, once for each node. */
+void tool_replay_result_look(tool_replay_result *r, tool_replay_sample *s, size_t node, const tool_replay_look *look);
 void tool_replay_result_gap(tool_replay_result *r, int64_t at_us, int64_t gap_us);
 void tool_replay_result_add(tool_replay_result *r, const tool_replay_record *one); /* counts its kind */
 /* Keeps a record's chunks; without room or memory the record has none. */

@@ -344,10 +344,12 @@ bool tool_replay_wire_status(tool_replay_sample *to, tool_replay_result *r, cons
                    *role = json_string_value(json_object_get(n, "role"));
         const size_t k = id ? tool_replay_result_node(r, id, role ? role : "") : TOOL_REPLAY_MAX_NODES;
         if (k == TOOL_REPLAY_MAX_NODES) continue;
-        const uint32_t pages = count_of(n, "pages_total");
+        const tool_replay_look look = {
+            .slots_used = count_of(n, "slots_used"),      .queued = count_of(n, "queued"),
+            .pages = count_of(n, "pages_total"),          .pages_used = count_of(n, "pages_used"),
+            .windows = count_of(n, "window_pages_total"), .windows_used = count_of(n, "window_pages_used")};
         tool_replay_result_slots(r, k, count_of(n, "slots_total"));
-        tool_replay_result_look(r, to, k, count_of(n, "slots_used"), count_of(n, "queued"),
-                                pages ? (float)count_of(n, "pages_used") / (float)pages : 0);
+        tool_replay_result_look(r, to, k, &look);
     }
     json_decref(root);
     return ok;

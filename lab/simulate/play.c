@@ -80,13 +80,8 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
     if (e == BT_OK) e = tool_simulate_check_schedule(s, fault);
     for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
         e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
-    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++) {
+    for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
         e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
-        if (e == BT_OK)
-            b->decode_pages[i] =
-                sim_cost_decode_pages(tool_simulate_dims(s, s->decode.group[i].model), b->decode_pages[i],
-                                      s->ctx_tokens, s->cluster.dc.growth_tokens, s->cluster.decode_slots);
-    }
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
     return e;
@@ -400,9 +395,11 @@ static void sample(player *p)
         const sim_cluster_node n = sim_cluster_look(p->c, i);
         if (n.load.slots_total)
             tool_replay_result_slots(p->r, i, n.load.slots_total); /* of one that joined */
-        tool_replay_result_look(p->r, s, i, n.load.slots_used, n.load.queued,
-                                n.load.pages_total ? (float)n.load.pages_used / (float)n.load.pages_total
-                                                   : 0);
+        const tool_replay_look look = {
+            .slots_used = n.load.slots_used,      .queued = n.load.queued,
+            .pages = n.load.pages_total,          .pages_used = n.load.pages_used,
+            .windows = n.load.window_pages_total, .windows_used = n.load.window_pages_used};
+        tool_replay_result_look(p->r, s, i, &look);
     }
     if (s->in_flight > p->r->most_streams) p->r->most_streams = s->in_flight;
     for (uint32_t i = 0; i < sim_cluster_gateways(p->c); i++) {
@@ -523,6 +520,7 @@ static void add_node(tool_simulate_facts *f, const sim_cluster_node *n, const do
     f->valid_rows += n->valid_rows;
     f->rows += n->rows;
     f->again_rows += n->again_rows;
+    f->sent_bytes += n->sent_bytes;
     f->preempted.all += n->preempted.all;
     f->preempted.swapped += n->preempted.swapped;
     f->preempted.recomputed += n->preempted.recomputed;

@@ -70,6 +70,7 @@ typedef struct tool_simulate_facts {
     const char *joules_bound;                /* of all devices, as bt_energy_bound_both */
     double prefill_busy, decode_busy;        /* of the nodes' time */
     uint64_t valid_rows, rows;               /* of prefill chunks: tokens; rows computed with padding */
+    uint64_t sent_bytes;                     /* of KV, by all prefill nodes */
     uint64_t again_rows;                     /* of all nodes: rows that some node had begun to compute before */
     sim_cluster_preempted preempted;         /* of all nodes */
     uint32_t prefill_nodes, decode_nodes;    /* to begin with */

@@ -1,5 +1,6 @@
 /* Figures of a simulation beside those of a replay. See show.h. */
 #include "lab/simulate/show.h"
+#include "base/num.h"
 #include "lab/plan/report.h"
 
 #include <inttypes.h>
@@ -146,7 +147,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
     const tool_simulate_facts *x = r->facts;
     const tool_replay_figures *g = r->replay->figures;
     char link[BT_LINK_MAX_TEXT], band[TOOL_SIMULATE_BAND_BYTES];
-    char sides[SIDES_BYTES];
+    char sides[SIDES_BYTES], sent[24];
     bt_link_text(link, &r->setup->link);
     tool_replay_print(f, r->replay);
     fprintf(f, "cluster     %s on prefill %s and decode %s%s, %s: %u and %u nodes, sequences of %u tokens\n",
@@ -168,6 +169,10 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
         fprintf(f, "rows        %" PRIu64 " of prompts computed, %.1f %% of them padding\n", x->rows,
                 100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
     if (x->again_rows) fprintf(f, "again       %" PRIu64 " rows were computed before\n", x->again_rows);
+    if (x->sent_bytes) {
+        bt_num_size_text(sent, sizeof sent, x->sent_bytes);
+        fprintf(f, "sent        %s of KV\n", sent);
+    }
     if (x->preempted.all)
         fprintf(f,
                 "preempted   %" PRIu64 " sequences: %" PRIu64 " swapped out, %" PRIu64
@@ -197,7 +202,7 @@ void tool_simulate_print(FILE *f, const tool_simulate_told *r)
 
 /* ---- the page ------------------------------------------------------------------------------------ */
 
-enum { FACTS = 16 + 2 * TOOL_SIMULATE_GROUPS + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
+enum { FACTS = 17 + 2 * TOOL_SIMULATE_GROUPS + SIM_CLUSTER_MODELS * BT_DIMS_IGNORED };
 typedef struct facts {
     tool_replay_fact of[FACTS];
     size_t len;
@@ -273,6 +278,11 @@ bt_err tool_simulate_report(const char *path, const tool_simulate_told *r, bt_fa
         add_fact(&all, "rows of prompts", "%" PRIu64 ", %.1f %% of them padding", x->rows,
                  100 * (double)(x->rows - x->valid_rows) / (double)x->rows);
     if (x->again_rows) add_fact(&all, "computed again", "%" PRIu64 " rows", x->again_rows);
+    if (x->sent_bytes) {
+        char sent[24];
+        bt_num_size_text(sent, sizeof sent, x->sent_bytes);
+        add_fact(&all, "sent", "%s of KV", sent);
+    }
     add_energy(&all, r);
     add_errors(&all, r);
     add_ignored(&all, r);
@@ -348,10 +358,10 @@ json_t *tool_simulate_json(const tool_simulate_told *r)
                   "prefill_node_seconds", x->prefill_node_s, "decode_node_seconds", x->decode_node_s,
                   "nodes_over_time", counts_json(x), "refused_roles", (json_int_t)x->refused_roles);
     json_t *memory =
-        json_pack("{s:I, s:I, s:I, s:I, s:I}", "preempted", (json_int_t)x->preempted.all, "swapped_out",
+        json_pack("{s:I, s:I, s:I, s:I, s:I, s:I}", "preempted", (json_int_t)x->preempted.all, "swapped_out",
                   (json_int_t)x->preempted.swapped, "recomputed", (json_int_t)x->preempted.recomputed,
-                  "given_up", (json_int_t)x->preempted.given_up, "recomputed_rows",
-                  (json_int_t)x->again_rows);
+                  "given_up", (json_int_t)x->preempted.given_up, "recomputed_rows", (json_int_t)x->again_rows,
+                  "kv_sent_bytes", (json_int_t)x->sent_bytes);
     json_t *errors =
         json_pack("{s:o, s:o}", "error", tool_simulate_errors(r->setup, r->replay->plan, r->replay->result),
                   "draws", tool_simulate_draws_json(r->draws, has_joules));

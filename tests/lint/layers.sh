@@ -44,7 +44,7 @@ prefill-node/brain : base kv wire xfer
 prefill-node       : base rt kernels model device npu/price npu/compile sample kv wire engine node prefill-node/brain
 decode-node/brain  : base kv wire xfer
 decode-node        : base rt kernels model device npu/compile sample kv wire engine node decode-node/brain
-simulate           : base device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
+simulate           : base kernels device npu/pkg kv wire xfer gateway/brain prefill-node/brain decode-node/brain
 lab/page           :
 lab/plan           : base model device npu/pkg npu/lower npu/price npu/compile lab/page
 lab/timeline       : base device npu/price lab/page

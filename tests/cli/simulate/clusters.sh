@@ -17,6 +17,8 @@ short --synthetic in:15000,out:5,rate:1000 --concurrency 48 --limit 48 -m qwen3-
     --kv-dtype fp8 --prefill 40:b200@trtllm --decode 6:b200x4@trtllm --link 400 --slots 80
 short trace.csv --limit 8 -m llama-3.2-1b -c 8192 --slo ttft:10s,tpot:150ms --ramp --speed 0.001 \
     --prefill 1:hexagon-v75 --decode 1:adreno-750 --link 1
+baton simulate -q trace.csv --limit 8 -m gemma-3-270m -c 8192 --kv-memory 256M --prefill 1:h100 --decode 1:h100 |
+    grep -E '^(sent  +[0-9.]+ MiB|prefill-|decode-)'
 short trace.csv --limit 8 -m llama-3.1-8b --prefill 16:h100 --decode 8:h100 --link 400 \
     --shape-policy chunk:2048+tail --kv-dtype f16
 for f in a b; do

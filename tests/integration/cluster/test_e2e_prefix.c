@@ -1,6 +1,8 @@
 /* A kept prefix changes nothing but the work: answers, log probabilities and KV of prompts that begin
  * alike, through the real programs, with both nodes cold, both warm, and each of them restarted beside a
  * warm one. */
+#include "engine/costs.h"
+#include "lab/simulate/play.h"
 #include "tests/helpers/cluster/cluster.h"
 #include "tests/helpers/model/tiny_gguf.h"
 
@@ -14,7 +16,7 @@
 
 #include <cmocka.h>
 
-enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000 };
+enum { PROMPTS = 3, ANSWER_MS = 60000, RESTART_MS = 60000, KV_MEMORY = 16 << 20 };
 
 /* The report on a prompt's answer; the caller drops it. Prompts 0 and 1 differ at their end, 2 is 0, sampled.
  */
@@ -67,7 +69,7 @@ static void ask_cold_warm_and_half_warm(const char *model, void (*look)(const cl
 {
     cluster c;
     json_t *cold[PROMPTS];
-    assert_true(CLUSTER(&c, model, "--prefill", "1", "--decode", "1"));
+    assert_true(CLUSTER(&c, model, "--prefill", "1", "--decode", "1", "--kv-memory", "16M"));
     for (int i = 0; i < PROMPTS; i++) {
         if (i > 0) restart(&c, "prefill-0", "decode-0");
         cold[i] = ask(&c, i);
@@ -110,6 +112,57 @@ static void answers_are_the_same_cold_warm_and_half_warm(void **state)
     ask_cold_warm_and_half_warm(spawn_tiny_model(3), NULL);
 }
 
+/* A simulated pair has as many pages of both classes as these processes, and sends as many bytes. */
+static void simulate_the_same(const json_t *status, const json_t *cold)
+{
+    static const char gpu[] =
+        "{\"name\": \"gpu\", \"title\": \"A GPU\", \"operators\": {}, \"companion\": true, "
+        "\"time\": {\"stack\": \"s\", \"f16_ops_per_us\": 1000000, "
+        "\"memory_bytes_per_us\": 100000}}";
+    tool_simulate_setup s = {.weight_bits = 16,
+                             .weight_permille = 2000,
+                             .kv_elem_bytes = 2,
+                             .seed = 1,
+                             .kv_memory_bytes = KV_MEMORY,
+                             .link = {.bits_per_us = 10000},
+                             .cluster = sim_cluster_defaults()};
+    const tool_replay_item item = {.prompt_tokens = (uint32_t)number(cold, "prompt_tokens"),
+                                   .output_tokens = (uint32_t)number(cold, "completion_tokens"),
+                                   .next = TOOL_REPLAY_NONE};
+    const tool_replay_plan_options how = {.speed = 1};
+    tool_simulate_bench *bench;
+    tool_simulate_facts facts;
+    tool_replay_plan plan;
+    tool_replay_result result;
+    bt_model *m;
+    size_t i;
+    const json_t *node;
+    assert_int_equal(bt_model_open_head(&m, spawn_window_model(), NULL), BT_OK);
+    const bt_dims dims = bt_costs_dims(m);
+    s.model = &dims;
+    s.ctx_tokens = (uint32_t)number(json_array_get(json_object_get(status, "nodes"), 0), "ctx_tokens");
+    s.prefill.len = s.decode.len = 1;
+    s.prefill.group[0].least = s.prefill.group[0].most = 1;
+    assert_int_equal(bt_profile_parse(&s.prefill.group[0].profile, gpu, sizeof gpu - 1, NULL), BT_OK);
+    s.decode.group[0] = s.prefill.group[0];
+    assert_int_equal(tool_replay_plan_begin(&plan, NULL), BT_OK);
+    assert_int_equal(tool_replay_plan_add_item(&plan, &item, NULL), BT_OK);
+    assert_int_equal(tool_replay_plan_end(&plan, &how, NULL), BT_OK);
+    assert_int_equal(tool_replay_result_begin(&result, plan.len, NULL), BT_OK);
+    assert_int_equal(tool_simulate_bench_new(&bench, &s, NULL), BT_OK);
+    assert_int_equal(tool_simulate_play(&facts, &result, bench, &plan, NULL, NULL, NULL), BT_OK);
+    assert_int_equal(facts.sent_bytes, number(cold, "kv_bytes"));
+    json_array_foreach(json_object_get(status, "nodes"), i, node) {
+        const bool is_decode = strcmp(json_string_value(json_object_get(node, "role")), "decode") == 0;
+        assert_int_equal(number(node, "pages_total"), result.node[is_decode].pages);
+        assert_int_equal(number(node, "window_pages_total"), result.node[is_decode].windows);
+    }
+    tool_simulate_bench_free(bench);
+    tool_replay_result_done(&result);
+    tool_replay_plan_done(&plan);
+    bt_model_close(m);
+}
+
 /* Rows of window layers before the prompt's last window are not sent; pages of both classes are counted. */
 static void look_at_windows(const cluster *c, const json_t *cold)
 {
@@ -132,6 +185,7 @@ static void look_at_windows(const cluster *c, const json_t *cold)
             assert_true(number(node, "window_pages_cached") < number(node, "pages_cached"));
         }
     }
+    simulate_the_same(status, cold);
     json_decref(status);
 }
 

@@ -40,6 +40,7 @@ typedef struct world {
     double gap_ns;
     uint64_t seed;
     fault fault[FAULTS];
+    bt_dims windows; /* the model with windows in three of four layers */
 } world;
 
 typedef struct bed {
@@ -227,18 +228,29 @@ static void make(world *w, uint64_t seed, uint32_t faults)
     for (uint32_t i = 0; i < faults; i++) draw_fault(w, i);
 }
 
+/* Half of these worlds have little memory: window pages run out, and go back while answers grow. */
+static void give_windows(world *w)
+{
+    w->windows = *kit->model;
+    w->windows.window = 64 * draw(w, 24, 1, 40);
+    w->windows.windowed = w->windows.layers - w->windows.layers / 4;
+    w->o.model = &w->windows;
+    if (draw(w, 25, 0, 1)) w->groups[1].pages = draw(w, 26, 140, 200);
+}
+
 static uint64_t seeds(void)
 {
     const char *n = getenv("BATON_LEAP_SEEDS");
     return n ? strtoull(n, NULL, 10) : 12;
 }
 
-static void compare(uint32_t faults, uint32_t gateways)
+static void compare(uint32_t faults, uint32_t gateways, bool has_windows)
 {
     uint64_t events[2] = {0};
     for (uint64_t seed = 1; seed <= seeds(); seed++) {
         static world w;
         make(&w, seed, faults);
+        if (has_windows) give_windows(&w);
         w.o.gateways = gateways;
         bed *full = play(&w, true), *leaping = play(&w, false);
         agree(full, leaping);
@@ -253,13 +265,21 @@ static void compare(uint32_t faults, uint32_t gateways)
 static void leaping_changes_no_choice_and_no_time(void **state)
 {
     (void)state;
-    compare(0, 1);
+    compare(0, 1, false);
 }
 
 static void nor_does_it_where_nodes_die_halt_and_links_are_slow(void **state)
 {
     (void)state;
-    compare(FAULTS, 1);
+    compare(FAULTS, 1, false);
+}
+
+static void nor_does_it_where_layers_have_windows(void **state)
+{
+    (void)state;
+    compare(0, 1, true);
+    compare(FAULTS, 1, true);
+    compare(0, 2, true);
 }
 
 /* Requests that are cut off in the middle of their answers, whose tokens up to then count. */
@@ -346,8 +366,8 @@ static void tokens_of_an_attempt_that_is_left_are_answered_one_by_one(void **sta
 static void nor_does_it_with_several_gateways(void **state)
 {
     (void)state;
-    compare(0, 3);
-    compare(FAULTS, 2);
+    compare(0, 3, false);
+    compare(FAULTS, 2, false);
 }
 
 static bed *play_layers(const world *w, bool is_by_layer)
@@ -436,6 +456,7 @@ grouped_layers_change_no_outcome_and_hardly_a_first_token_until_a_choice_falls_o
     for (uint64_t seed = 1; seed <= worlds; seed++) {
         static world w;
         make(&w, seed, 0);
+        if (seed % 4 == 0) give_windows(&w);
         bed *single = play_layers(&w, true), *grouped = play_layers(&w, false);
         const uint32_t until = same_until(single, grouped);
         near_until(&compared, &off, single, grouped, until);
@@ -466,6 +487,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(leaping_changes_no_choice_and_no_time),
         cmocka_unit_test(nor_does_it_where_nodes_die_halt_and_links_are_slow),
+        cmocka_unit_test(nor_does_it_where_layers_have_windows),
         cmocka_unit_test(nor_does_it_where_requests_run_out_of_time),
         cmocka_unit_test(nor_does_it_with_several_gateways),
         cmocka_unit_test(tokens_under_way_come_one_by_one_where_something_ends),
