@@ -42,6 +42,17 @@ static bt_price_step both(const bt_price_step *a, const bt_price_step *b)
     return s;
 }
 
+/* In some or all layers, beside a block that all rows share or not. */
+static void draw_experts(world *w)
+{
+    bt_dims *d = &w->dims;
+    d->experts = (uint32_t)draw(w, 2, 256);
+    d->experts_used = (uint32_t)draw(w, 1, d->experts);
+    d->expert_ffn = 64 * (uint32_t)draw(w, 1, 200);
+    d->expert_layers = (uint32_t)draw(w, 1, d->layers);
+    d->ffn = d->experts_used * d->expert_ffn + 64 * (uint32_t)draw(w, 0, 100);
+}
+
 static void draw_model(world *w)
 {
     static const uint32_t sizes[] = {64, 80, 128, 256}, bits[] = {4, 8, 16};
@@ -55,6 +66,7 @@ static void draw_model(world *w)
                         .head_dim = sizes[draw(w, 0, 3)],
                         .vocab = (uint32_t)draw(w, 1000, 200000),
                         .ffn_matrices = (uint32_t)draw(w, 2, 3)};
+    if (w->round % 3 == 0) draw_experts(w);
     w->recipe = (bt_price_recipe){.weight_bits = bits[draw(w, 0, 2)], .input_bits = draw(w, 0, 1) ? 8 : 16,
                                   .kv_elem_bits = draw(w, 0, 1) ? 8 : 16};
     if (!draw(w, 0, 3)) { /* FP8 or NVFP4, on a device that has them */
@@ -306,9 +318,10 @@ static uint64_t most_waited(const world *w, const bt_price_step *decode)
 {
     const bt_profile_time *t = &w->profile.time;
     const bt_price_step products = {.rows = decode->rows, .logits = decode->logits};
-    return t->points > 1
-               ? ns_of(w, &products)
-               : bt_time_of(w->model.weight_bytes / (t->devices ? t->devices : 1), bt_time_decode_rate(t));
+    const uint64_t devices = t->devices ? t->devices : 1, rate = bt_time_decode_rate(t);
+    const uint64_t idle = bt_time_of(w->model.idle_bytes / devices, rate); /* experts that the piece would
+                                                                              read */
+    return idle + (t->points > 1 ? ns_of(w, &products) : bt_time_of(w->model.weight_bytes / devices, rate));
 }
 
 /* Two steps together may compute one tile more than both alone, where their rows begin it. */

@@ -5,6 +5,7 @@
 #include "model/weights.h"
 #include "npu/pkg/recipe.h"
 #include "tests/helpers/temp_folder.h"
+#include "tests/helpers/model/pkg_view.h"
 #include "tests/helpers/model/tiny_pkg.h"
 
 #include <math.h>
@@ -16,58 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
-
-/* A package that may be written to. p: the program that ends with the last row's logits. */
-typedef struct view {
-    uint8_t *bytes;
-    size_t len;
-    bt_pkg_header *h;
-    bt_pkg_const *c;
-    bt_pkg_tensor *t;
-    bt_pkg_site *s;
-    bt_pkg_row *r;
-    bt_pkg_program *p;
-    bt_pkg_inst *code;
-    bt_pkg_place *plan;
-} view;
-
-static void *const_at(view *v, uint32_t index) { return v->bytes + v->c[index].offset; }
-
-static view view_of(uint8_t *b, size_t len)
-{
-    view v = {.bytes = b, .len = len, .h = (void *)b};
-    v.c = (void *)(b + v.h->consts.offset);
-    v.t = (void *)(b + v.h->tensors.offset);
-    v.s = (void *)(b + v.h->sites.offset);
-    v.r = (void *)(b + v.h->rows.offset);
-    v.p = (bt_pkg_program *)(void *)(b + v.h->programs.offset) + BT_PKG_OUT_LAST;
-    v.code = const_at(&v, v.p->code);
-    v.plan = const_at(&v, v.p->plan);
-    return v;
-}
-
-/* The n-th instruction of this kind. */
-static bt_pkg_inst *inst(view *v, bt_pkg_op op, uint32_t n)
-{
-    for (uint32_t i = 0; i < v->p->insts; i++)
-        if (v->code[i].op == op && n-- == 0) return &v->code[i];
-    fail_msg("no %s", bt_pkg_op_name(op));
-    return NULL;
-}
-
-static bt_pkg_tensor *tensor(view *v, uint32_t layer, bt_weight w)
-{
-    return &v->t[bt_pkg_tensor_index(v->h->layers, layer, w)];
-}
-static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
-{
-    return &v->s[bt_pkg_site_index(v->h->layers, layer, k)];
-}
-#define INST(op, n)      inst(v, BT_PKG_##op, n)
-#define TENSOR(layer, w) tensor(v, layer, BT_WEIGHT_##w)
-#define SITE(layer, k)   site(v, layer, BT_SITE_##k)
-/* The value at the head of a constant. */
-#define CONST(type, index) (*(type *)const_at(v, index))
 
 /* X(words of the message, what is changed) */
 #define DAMAGES(X) \
@@ -389,16 +338,14 @@ static bt_pkg_site *site(view *v, uint32_t layer, bt_site_kind k)
 #define PARAMS(v)                (&CONST(bt_pkg_int_params, (uint32_t)INST(INT_ADD, 0)->params))
 #define SITE_INDEX(layer, k)     bt_pkg_site_index(v->h->layers, layer, BT_SITE_##k)
 #define CONST_TABLE(type, table) ((type *)(void *)(v->bytes + v->h->table.offset))
-/* Points an index at another constant and keeps both counts of references. */
-#define NAMED(index, at)   rename_ref(v, &(index), at)
-#define ABSENT(t)          absent(v, t)
-#define READ_OLD_PLANES(v) read_old_planes(v)
-#define FIRST_PANELS(v)    first_panels
-#define FIRST_PART(v, arg) first_part(v, arg)
+#define ABSENT(t)                absent(v, t)
+#define READ_OLD_PLANES(v)       read_old_planes(v)
+#define FIRST_PANELS(v)          first_panels
+#define FIRST_PART(v, arg)       first_part(v, arg)
 static uint32_t first_panels;
 
 /* The output matrix as the first of two parts, or what arg says. */
-static void first_part(view *v, uint32_t arg)
+static void first_part(pkg_view *v, uint32_t arg)
 {
     bt_pkg_inst *i = INST(LINEAR, 14);
     v->h->layout.output_parts = 2;
@@ -407,15 +354,8 @@ static void first_part(view *v, uint32_t arg)
     i->macs_per_row = (uint64_t)16 * i->in_width;
 }
 
-static void rename_ref(view *v, uint32_t *index, uint32_t to)
-{
-    if (*index != BT_PKG_NONE) v->c[*index].refs--;
-    if (to != BT_PKG_NONE) v->c[to].refs++;
-    *index = to;
-}
-
 /* The linear after the second quantisation takes the first one's. */
-static void read_old_planes(view *v)
+static void read_old_planes(pkg_view *v)
 {
     bt_pkg_inst *i = INST(LINEAR, 3);
     *i = *INST(LINEAR, 1);
@@ -426,16 +366,16 @@ static void read_old_planes(view *v)
     i->macs_per_row = 256;
 }
 
-static void absent(view *v, bt_pkg_tensor *t)
+static void absent(pkg_view *v, bt_pkg_tensor *t)
 {
     uint32_t *const index[] = {&t->panels, &t->wscale, &t->oscale, &t->bias, &t->colsum};
-    for (size_t i = 0; i < sizeof index / sizeof *index; i++) rename_ref(v, index[i], BT_PKG_NONE);
+    for (size_t i = 0; i < sizeof index / sizeof *index; i++) pkg_view_name(v, index[i], BT_PKG_NONE);
     t->site = BT_PKG_NONE;
     t->n = t->k = t->bits = 0;
     t->weight_error = t->output_error = 0;
 }
 
-#define RECIPE(v) ((char *)const_at(v, v->h->recipe_text))
+#define RECIPE(v) ((char *)pkg_view_const(v, v->h->recipe_text))
 #define DAMAGES_RECIPE(X) \
     X("recipe_text names constant 4000000", v->h->recipe_text = 4000000) \
     X("recipe_text has 64 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, Q)->wscale)) \
@@ -445,36 +385,30 @@ static void absent(view *v, bt_pkg_tensor *t)
     X("recipe_text does not end", RECIPE(v)[100] = '\033') \
     X("recipe_text has 2048 bytes, not 129 to 1024", NAMED(v->h->recipe_text, TENSOR(0, GATE)->panels))
 
-#define WORDS(words, ...) words,
-#define CHANGE(words, ...) \
-    if (i++ == which) { \
-        (void)(__VA_ARGS__); \
-        return; \
-    }
 static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)},
                          *const words_recipe[] = {DAMAGES_RECIPE(WORDS)};
 
-static void damage(view *v, int which)
+static void damage(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES(CHANGE)
 }
 
-static void damage_all(view *v, int which)
+static void damage_all(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES_ALL(CHANGE)
 }
 
-static void damage_recipe(view *v, int which)
+static void damage_recipe(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES_RECIPE(CHANGE)
 }
 
-static bt_pkg_head *sparse_head(view *v, size_t i)
+static bt_pkg_head *sparse_head(pkg_view *v, size_t i)
 {
-    return (bt_pkg_head *)const_at(v, v->h->sparse_heads) + i;
+    return (bt_pkg_head *)pkg_view_const(v, v->h->sparse_heads) + i;
 }
 
 #define DAMAGES_SPARSE(X) \
@@ -504,7 +438,7 @@ static bt_pkg_head *sparse_head(view *v, size_t i)
       sparse_head(v, 3)->q_scale = 0.5f)
 static const char *const words_sparse[] = {DAMAGES_SPARSE(WORDS)};
 
-static void damage_sparse(view *v, int which)
+static void damage_sparse(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES_SPARSE(CHANGE)
@@ -528,7 +462,7 @@ static void damage_sparse(view *v, int which)
     X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
 static const char *const words_groups[] = {DAMAGES_GROUPS(WORDS)};
 
-static void damage_groups(view *v, int which)
+static void damage_groups(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES_GROUPS(CHANGE)
@@ -549,37 +483,20 @@ static void damage_groups(view *v, int which)
     X("wscale", CONST(float, TENSOR(0, Q)->wscale) = -1)
 static const char *const words_palettes[] = {DAMAGES_PALETTES(WORDS)};
 
-static void damage_palettes(view *v, int which)
+static void damage_palettes(pkg_view *v, int which)
 {
     int i = 0;
     DAMAGES_PALETTES(CHANGE)
 }
 
-static void expect(const char *want, const uint8_t *b, size_t len)
-{
-    bt_pkg *p = NULL;
-    bt_fault f = {""};
-    const bt_err e = bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, &f);
-    if (e == BT_OK || !strstr(f.text, want)) fail_msg("wanted '%s', got %d '%s'", want, e, f.text);
-    assert_true(e == BT_EFORMAT || e == BT_EVERSION);
-    assert_null(p);
-}
-
 static void each_is_refused(const tiny_pkg *kind, const char *const *want, int count,
-                            void (*change)(view *, int))
+                            void (*change)(pkg_view *, int))
 {
     size_t len;
     uint8_t *valid = tiny_pkg_bytes(&len, kind);
-    uint8_t *b = tiny_pkg_alloc(len);
-    for (int i = 0; i < count; i++) {
-        memcpy(b, valid, len);
-        view v = view_of(b, len);
-        first_panels = tensor(&v, 0, BT_WEIGHT_Q)->panels;
-        change(&v, i);
-        tiny_pkg_repair(b, len);
-        expect(want[i], b, len);
-    }
-    free(b);
+    const pkg_view v = pkg_view_of(valid, len);
+    first_panels = pkg_view_tensor(&v, 0, BT_WEIGHT_Q)->panels;
+    pkg_view_each(valid, len, want, count, change);
     free(valid);
 }
 
@@ -611,13 +528,13 @@ static void a_damaged_long_recipe_is_seen_by_a_look(void **state)
     bt_pkg *p = NULL;
     bt_fault f = {""};
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.long_recipe = true});
-    view v = view_of(b, len);
+    pkg_view v = pkg_view_of(b, len);
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, NULL, false, NULL, NULL), BT_OK);
     assert_int_equal(strlen(bt_pkg_recipe(p)), 200);
     assert_string_equal(bt_pkg_header_of(p)->recipe, "");
     bt_pkg_close(p);
     p = NULL;
-    ((char *)const_at(&v, v.h->recipe_text))[100] ^= 1;
+    ((char *)pkg_view_const(&v, v.h->recipe_text))[100] ^= 1;
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, NULL, false, NULL, &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "damaged (hash)"));
     free(b);
@@ -651,7 +568,7 @@ static void attention_in_integers_is_refused_where_it_is_sparse(void **state)
     (void)state;
     size_t len;
     uint8_t *b = tiny_pkg_bytes(&len, &(tiny_pkg){.sparse = true, .ops_all = true});
-    expect("attends to all positions, and sparse_ppm is 300000", b, len);
+    pkg_view_expect("attends to all positions, and sparse_ppm is 300000", b, len);
     free(b);
 }
 
@@ -702,14 +619,14 @@ static void what_weights_are_is_looked_at_once_for_each_state_of_a_file(void **s
         assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, NULL), BT_OK);
         bt_pkg_close(p);
     }
-    view v = view_of(b, len);
-    uint8_t *weight = b + v.c[tensor(&v, 0, BT_WEIGHT_Q)->panels].offset;
+    pkg_view v = pkg_view_of(b, len);
+    uint8_t *weight = b + v.c[pkg_view_tensor(&v, 0, BT_WEIGHT_Q)->panels].offset;
     *weight ^= 1;
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, NULL), BT_OK);
     bt_pkg_close(p);
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, &two, true, NULL, &f), BT_EFORMAT);
     assert_non_null(strstr(f.text, "is damaged (hash)"));
-    tensor(&v, 0, BT_WEIGHT_Q)->k++;
+    pkg_view_tensor(&v, 0, BT_WEIGHT_Q)->k++;
     tiny_pkg_repair(b, len);
     assert_int_equal(bt_pkg_from_bytes(&p, b, len, &one, true, NULL, &f), BT_EFORMAT);
     assert_int_equal(temp_folder_remove(dir), 0);

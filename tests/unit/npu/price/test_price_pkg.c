@@ -3,6 +3,7 @@
 #include "npu/price/price_pkg.h"
 #include "npu/compile/compile.h"
 #include "npu/pkg/pkg_layout.h"
+#include "npu/price/stage_cost.h"
 #include "tests/helpers/model/engine_kit.h"
 
 #include <setjmp.h>
@@ -256,6 +257,63 @@ static void a_batch_has_the_attention_of_each_prompts_rows(void **state)
     bt_pkg_close(pkg);
 }
 
+/* A row chooses 3 of 8 experts, others as long as there are any; each expert computes its share of the rows
+ * in the smallest of its programs that holds them, 1, 2, 4 .. rows. */
+static uint64_t padded_rows(uint64_t *ret_chosen, uint64_t rows)
+{
+    const uint64_t copies = TINY_GGUF_EXPERTS_USED * rows,
+                   chosen = copies < TINY_GGUF_EXPERTS ? copies : TINY_GGUF_EXPERTS;
+    uint64_t each = 1;
+    while (each * chosen < copies) each *= 2;
+    *ret_chosen = chosen;
+    return chosen * (each < rows ? each : rows);
+}
+
+static void check_experts(const bt_pkg *pkg, const bt_profile *p, const bt_pkg_row *row, uint32_t ops)
+{
+    const bt_stage_engines engines = {.npu = p, .companion = p, .kv_elem_bits = 16};
+    const bt_stage_chunk chunk = {.rows = row->seq, .ctx = row->ctx};
+    const uint32_t program = row->program[BT_PKG_OUT_NONE];
+    const bt_pkg_inst *inst = bt_pkg_code(pkg, program);
+    uint64_t chosen, seen = 0;
+    const uint64_t rows = padded_rows(&chosen, row->seq);
+    for (uint32_t k = 0; k < bt_pkg_programs(pkg)[program].insts; k++) {
+        if (!bt_pkg_is_experts(&inst[k])) continue;
+        const bt_stage_inst cost = bt_stage_inst_cost(&engines, pkg, program, &inst[k], &chunk);
+        const uint64_t macs = (uint64_t)inst[k].in_width * inst[k].out_width,
+                       width = inst[k].in_width + inst[k].out_width;
+        /* 10^6 operations a microsecond, 10^4 bytes; weights, inputs and outputs of a byte */
+        const uint64_t compute = 2 * rows * macs / 1000, weights = chosen * macs / 10,
+                       passing = rows * width / 10, read = weights > passing ? weights : passing,
+                       most = compute > read ? compute : read;
+        assert_in_range(cost.ns, 700 + most, 700 + most + 2);
+        assert_int_equal(cost.ops, 2 * rows * macs);
+        assert_int_equal(cost.bytes, chosen * macs + rows * width);
+        seen++;
+    }
+    assert_int_equal(seen, 3 * bt_pkg_header_of(pkg)->layers);
+    assert_int_equal(bt_pkg_header_of(pkg)->npu_ops, ops);
+}
+
+static void experts_are_the_padded_rows_of_those_that_rows_choose(void **state)
+{
+    world w = {.kit = engine_kit_model("qwen3moe")};
+    const bt_profile p = device(WITH_ATTENTION, "");
+    (void)state;
+    strcpy(w.path, "/tmp/test_price_pkg.XXXXXX");
+    close(mkstemp(w.path));
+    engine_kit_ids(w.calib, CALIB, w.kit.model, 21);
+    for (uint32_t ops = BT_PKG_OPS_LINEAR; ops <= BT_PKG_OPS_ALL; ops++) {
+        bt_pkg *pkg = compiled(&w, &p, ops);
+        const uint32_t rows = bt_pkg_header_of(pkg)->rows.count;
+        assert_true(rows > 4);
+        for (uint32_t i = 0; i < rows; i++) check_experts(pkg, &p, &bt_pkg_rows(pkg)[i], ops);
+        bt_pkg_close(pkg);
+    }
+    unlink(w.path);
+    engine_kit_done(&w.kit);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -266,6 +324,7 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(a_batch_has_the_attention_of_each_prompts_rows, begin, end),
         cmocka_unit_test_setup_teardown(an_unknown_companion_is_refused, begin, end),
+        cmocka_unit_test(experts_are_the_padded_rows_of_those_that_rows_choose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
