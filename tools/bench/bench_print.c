@@ -17,16 +17,21 @@ const tool_bench_column tool_bench_limit_columns[] = {
     {"limit_read_gbytes_per_second", "read GB/s", 11, 2, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
+#define ROW_COLUMNS \
+    {"model", NULL, -31, 0, NULL}, {"engine", NULL, -6, 0, NULL}, {"weights", NULL, -7, 0, NULL}, \
+        {"kv", NULL, -4, 0, NULL}, {"threads", NULL, 7, 0, NULL}, {"test", NULL, 14, 0, NULL}, \
+        {"tokens_per_second", "t/s", 16, 2, "tokens_per_second_stddev"}, \
+        {"ratio_to_roofline", "ratio", 5, 2, NULL}, \
+    { \
+        "limit", NULL, -5, 0, NULL \
+    }
 const tool_bench_column tool_bench_row_columns[] = {
-    {"model", NULL, -31, 0, NULL},
-    {"engine", NULL, -6, 0, NULL},
-    {"weights", NULL, -7, 0, NULL},
-    {"kv", NULL, -4, 0, NULL},
-    {"threads", NULL, 7, 0, NULL},
-    {"test", NULL, 14, 0, NULL},
-    {"tokens_per_second", "t/s", 16, 2, "tokens_per_second_stddev"},
-    {"ratio_to_roofline", "ratio", 5, 2, NULL},
-    {"limit", NULL, -5, 0, NULL},
+    ROW_COLUMNS,
+    {NULL, NULL, 0, 0, NULL},
+};
+const tool_bench_column tool_bench_expert_columns[] = {
+    ROW_COLUMNS,
+    {"expert_padding_ratio", "expert padding", 14, 3, NULL},
     {NULL, NULL, 0, 0, NULL},
 };
 const tool_bench_column tool_bench_figure_columns[] = {
@@ -176,7 +181,7 @@ json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, co
     for (size_t i = 0; i < r->repetitions; i++) json_array_append_new(samples, json_real(r->seconds[i]));
     json_t *more = json_pack(
         "{s:s, s:s, s:s, s:s?, s:s, s:I, s:I, s:I, s:I, s:I, s:f, s:f, s:o, s:s, s:o, s:o, s:o, s:f, "
-        "s:f, s:f, s:o}",
+        "s:f, s:f, s:o, s:o}",
         "engine", r->engine, "weights", r->weights, "kv", r->kv, "schedule", r->schedule, "test", test,
         "n_prompt", (json_int_t)(r->prefill ? r->tokens : 0), "n_gen",
         (json_int_t)(r->prefill ? 0 : r->tokens), "n_depth", (json_int_t)r->depth, "batch",
@@ -184,7 +189,8 @@ json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, co
         "tokens_per_second_stddev", r->deviation, "ratio_to_roofline",
         r->ratio > 0 ? json_real(r->ratio) : json_null(), "limit", r->limit, "int8_gops", rate(r->int8_ops),
         "fp32_gflops", rate(r->fma_flops), "read_gbytes_per_second", rate(r->read_bytes), "linear_ops",
-        r->linear_ops, "attention_ops", r->attention_ops, "bytes_per_step", r->bytes, "seconds", samples);
+        r->linear_ops, "attention_ops", r->attention_ops, "bytes_per_step", r->bytes, "expert_padding_ratio",
+        r->expert_padding >= 0 ? json_real(r->expert_padding) : json_null(), "seconds", samples);
     if (!o || !more || json_object_update(o, more) < 0) {
         json_decref(o);
         o = NULL;

@@ -41,5 +41,7 @@ json_t *tool_bench_about_json(const tool_bench_about *a, const tool_machine *m);
 json_t *tool_bench_machine_json(const tool_bench_about *a, const tool_machine *m); /* the object's: limits alone */
 json_t *tool_bench_row_json(const tool_bench_about *a, const tool_machine *m, const tool_bench_row *r);
 json_t *tool_bench_figure_json(const tool_bench_about *a, const tool_machine *m, const tool_figure *f);
-extern const tool_bench_column tool_bench_limit_columns[], tool_bench_row_columns[], tool_bench_figure_columns[];
+/* expert_columns: rows of a model with experts. */
+extern const tool_bench_column tool_bench_limit_columns[], tool_bench_row_columns[], tool_bench_expert_columns[],
+    tool_bench_figure_columns[];
 #endif

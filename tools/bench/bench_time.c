@@ -166,6 +166,14 @@ static bt_err time_row(tool_bench_row *r, job *j, const tool_machine *m, bt_faul
     return e;
 }
 
+static double padding_between(const bt_report_work *before, const bt_report_work *after)
+{
+    bt_report_work sum = {0};
+    bt_report_work_add(&sum, before, after);
+    const double rows = (double)sum.expert_rows, padding = (double)sum.expert_padding_rows;
+    return rows > 0 ? padding / (rows + padding) : -1;
+}
+
 bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s,
                                const tool_machine *m, bt_fault *fault)
 {
@@ -178,7 +186,10 @@ bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_benc
         tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);
     if (e == BT_OK) e = count(r, s, 0, elem_bytes, fault);
     if (e == BT_OK && r->depth) e = tool_bench_prompt(p, &j.rows, 0, r->depth, fault);
+    const bt_report_work before = bt_prefill_work(p);
     if (e == BT_OK) e = time_row(r, &j, m, fault);
+    const bt_report_work after = bt_prefill_work(p);
+    r->expert_padding = padding_between(&before, &after);
     tool_sequences_close(&j.rows);
     return e;
 }
@@ -189,6 +200,7 @@ bt_err tool_bench_time_decode(tool_bench_row *r, bt_decode *d, const tool_bench_
     const uint32_t elem_bytes = bt_decode_kv_elem_bytes(d);
     job j = {.decode = d};
     r->engine = bt_decode_name(d);
+    r->expert_padding = -1;
     snprintf(r->weights, sizeof r->weights, "%s", bt_decode_quant(d));
     bt_err e =
         tool_sequences_open(&j.rows, s->model, elem_bytes, r->batch, r->depth + r->tokens, r->batch, fault);

@@ -25,6 +25,7 @@ typedef struct tool_bench_row {
     double int8_ops, fma_flops, read_bytes; /* of the moment, medians; 0 where not held against it */
     double bytes;                           /* read by a step; 0 where prefill */
     double linear_ops, attention_ops;       /* of a repetition, each useful operation counted once */
+    double expert_padding; /* share of padding in the rows of experts' programs; below 0: none were run */
 } tool_bench_row;
 
 /* "pp512", "tg128 x 16", "pp512 @ 1024", "pp512 fifo" */

@@ -231,12 +231,16 @@ static void print_npu(const json_t *b)
         fprintf(stderr, "           %s, %lld x: %s\n", text_of(f, "op"),
                 (long long)json_integer_value(json_object_get(f, "count")), text_of(f, "why"));
     }
-    const double masked = json_number_value(json_object_get(b, "masked_mac_ratio"));
+    const double masked = json_number_value(json_object_get(b, "masked_mac_ratio")),
+                 padded = json_number_value(json_object_get(b, "expert_padding_ratio"));
     const long long switches = json_integer_value(json_object_get(b, "session_switches"));
     if (masked > 0)
         fprintf(stderr,
                 "           %6.2f %% of what the device would multiply are masked columns; not done here\n",
                 100 * masked);
+    if (padded > 0)
+        fprintf(stderr, "           %6.2f %% of the rows of experts' programs are padding; not done here\n",
+                100 * padded);
     if (switches)
         fprintf(stderr, "           %lld session switches, %.3f ms on the device; not done here\n", switches,
                 json_number_value(json_object_get(b, "session_switch_ms")));

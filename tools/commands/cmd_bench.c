@@ -152,6 +152,7 @@ static bt_err prepare(bench *b, bt_fault *fault)
                                   .ctx_tokens = ctx > CHECKED_TOKENS ? ctx : CHECKED_TOKENS,
                                   .batch_max = most(&b->batches)};
     b->about = (tool_bench_about){b->kernels->isa, b->model};
+    if (b->model->hp.experts && !b->c->kernels) b->out.column = tool_bench_expert_columns;
     for (size_t i = 0; e == BT_OK && i < b->threads.count; i++)
         e = bt_pool_new(&b->pool[i], b->threads.value[i], fault);
     return e;

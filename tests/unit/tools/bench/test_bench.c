@@ -81,18 +81,18 @@ static tool_bench_row sample(bool prefill)
                             .seconds = {1, 2},
                             .rate = 256,
                             .deviation = 3.5,
+                            .expert_padding = prefill ? 0.25 : -1,
                             .ratio = prefill ? 0.75 : 0,
                             .limit = prefill ? "int8" : "",
                             .int8_ops = 350e9,
                             .fma_flops = 210e9};
 }
 
-static char *printed(tool_bench_format format)
+static char *printed_in(const tool_bench_column *column, tool_bench_format format)
 {
     char *text = NULL;
     size_t len;
-    tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format,
-                            .column = tool_bench_row_columns};
+    tool_bench_printer p = {.to = open_memstream(&text, &len), .format = format, .column = column};
     if (format == TOOL_BENCH_OBJECT) {
         json_t *made_by = json_pack("{s:s}", "version", "1");
         tool_bench_print_machine(&p, tool_bench_machine_json(&about, &limits), made_by);
@@ -108,6 +108,8 @@ static char *printed(tool_bench_format format)
     return text;
 }
 
+static char *printed(tool_bench_format format) { return printed_in(tool_bench_row_columns, format); }
+
 static void json_is_one_array_of_rows(void **state)
 {
     (void)state;
@@ -121,6 +123,8 @@ static void json_is_one_array_of_rows(void **state)
     assert_int_equal(json_array_size(json_object_get(tg, "seconds")), 2);
     assert_true(json_is_null(json_object_get(tg, "ratio_to_roofline")));
     assert_true(json_is_null(json_object_get(tg, "limit_bf16_gflops")));
+    assert_true(json_number_value(json_object_get(pp, "expert_padding_ratio")) == 0.25);
+    assert_true(json_is_null(json_object_get(tg, "expert_padding_ratio")));
     assert_true(json_number_value(json_object_get(pp, "limit_int8_gops")) == 360);
     json_decref(a);
     free(text);
@@ -172,16 +176,20 @@ static void csv_has_a_header_and_as_many_fields_in_each_row(void **state)
 static void markdown_rows_have_the_columns_of_the_head(void **state)
 {
     (void)state;
-    char *text = printed(TOOL_BENCH_MD);
-    size_t lines = 0;
-    for (const char *line = text; *line; line = strchr(line, '\n') + 1, lines++) {
-        size_t bars = 0;
-        for (const char *c = line; *c != '\n'; c++) bars += *c == '|';
-        assert_int_equal(bars, 10);
+    for (size_t has_experts = 0; has_experts < 2; has_experts++) {
+        char *text =
+            printed_in(has_experts ? tool_bench_expert_columns : tool_bench_row_columns, TOOL_BENCH_MD);
+        size_t lines = 0;
+        for (const char *line = text; *line; line = strchr(line, '\n') + 1, lines++) {
+            size_t bars = 0;
+            for (const char *c = line; *c != '\n'; c++) bars += *c == '|';
+            assert_int_equal(bars, 10 + has_experts);
+        }
+        assert_int_equal(lines, 4);
+        assert_non_null(strstr(text, "256.00 +- 3.50"));
+        assert_int_equal(strstr(text, " 0.250 |\n") != NULL, has_experts);
+        free(text);
     }
-    assert_int_equal(lines, 4);
-    assert_non_null(strstr(text, "256.00 +- 3.50"));
-    free(text);
 }
 
 /* ---- rooflines ---- */
