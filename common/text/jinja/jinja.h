@@ -13,8 +13,7 @@
  *
  * Where it differs, it refuses: integers beyond 64 bits; include, import, extends, block, autoescape; the filters
  * pprint, random, urlize, wordwrap and xmlattr; members inside of formats ("{0.x}"); attributes of Python's objects
- * that are no methods of text, lists or mappings. `safe` and `escape` give plain text, so that what is added to it is
- * not escaped.
+ * that are no methods of text, lists or mappings; values filled into text that is marked safe ("%s" | safe).
  *
  * Every byte of a rendering is either the template's or the request's. Literals, variables that are marked so and
  * what is computed from them alone are the template's. So is the role of a message that is one of the fixed set

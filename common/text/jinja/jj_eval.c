@@ -1,6 +1,7 @@
 /* Expressions to values. */
 #include "text/jinja/jj_eval.h"
 
+#include "text/jinja/jj_method.h"
 #include "text/jinja/jj_op.h"
 #include "text/jinja/jj_show.h"
 
@@ -107,8 +108,7 @@ bool bt_jj_eval_call(jj_world *w, jj_value *ret, const jj_node *n, const jj_keyw
     arguments a;
     if (!bt_jj_eval(w, &callee, n->kid.node[0]) || !arguments_of(w, &a, n->args, extra)) return false;
     w->run.at = n->at;
-    if (callee.kind == JJ_NATIVE)
-        return bt_jj_value_run(&w->run, ret, callee.native->native, &callee.native->self, &a.call);
+    if (callee.kind == JJ_NATIVE) return bt_jj_method_run(&w->run, ret, callee.native, &a.call);
     return w->run.call(&w->run, ret, &callee, &a.call);
 }
 

@@ -4,6 +4,7 @@
 
 #include "text/jinja/jinja.h"
 #include "text/jinja/jj_loop.h"
+#include "text/jinja/jj_method.h"
 #include "text/jinja/jj_show.h"
 
 #include <string.h>
@@ -231,8 +232,7 @@ bool bt_jj_exec_call(jj_run *r, jj_value *ret, const jj_value *callee, const jj_
     jj_world *w = (jj_world *)r;
     bool ok = false;
     if (!bt_jj_value_fail_undefined(r, callee)) return false;
-    if (callee->kind == JJ_NATIVE)
-        return bt_jj_value_run(r, ret, callee->native->native, &callee->native->self, call);
+    if (callee->kind == JJ_NATIVE) return bt_jj_method_run(r, ret, callee->native, call);
     if (callee->kind == JJ_TURNS) return bt_jj_loop_join(r, ret, callee->turns);
     if (callee->kind != JJ_MACRO && callee->kind != JJ_LOOP)
         return bt_jj_fail(r, BT_EFORMAT, "'%s' object is not callable", bt_jj_value_type(callee));

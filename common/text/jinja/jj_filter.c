@@ -19,19 +19,27 @@
 
 static bool is_true(const jj_value *v) { return v->kind != JJ_MISSING && bt_jj_value_truth(v); }
 
+/* Text made of self: markup where self is. */
+static bool give_like(jj_value *ret, const jj_value *self, const jj_str *s)
+{
+    *ret = jj_text(s);
+    ret->is_markup = self->is_markup;
+    return s != NULL;
+}
+
 /* ---- text ---- */
 
 FILTER(trim)
 {
     (void)call;
     const jj_str *s = bt_jj_show_str(r, self);
-    return s && jj_give(ret, bt_jj_method_strip(r, s, &a[0], true, true));
+    return s && give_like(ret, self, bt_jj_method_strip(r, s, &a[0], true, true));
 }
 
 static bool in_case(jj_run *r, jj_value *ret, const jj_value *self, jj_case to)
 {
     const jj_str *s = bt_jj_show_str(r, self);
-    return s && jj_give(ret, bt_jj_case(r, s, to));
+    return s && give_like(ret, self, bt_jj_case(r, s, to));
 }
 FILTER(upper)
 {
@@ -91,7 +99,7 @@ FILTER(replace)
 FILTER(string)
 {
     UNUSED;
-    return jj_give(ret, bt_jj_show_str(r, self));
+    return give_like(ret, self, bt_jj_show_str(r, self));
 }
 
 FILTER(center)
@@ -99,7 +107,8 @@ FILTER(center)
     (void)call;
     int64_t width;
     const jj_str *s = bt_jj_show_str(r, self);
-    return s && bt_jj_method_whole(r, &width, &a[0], 80) && jj_give(ret, bt_jj_method_center(r, s, width));
+    return s && bt_jj_method_whole(r, &width, &a[0], 80) &&
+           give_like(ret, self, bt_jj_method_center(r, s, width));
 }
 
 /* indent(width, first, blank): each line but the first and empty ones */
@@ -127,25 +136,28 @@ FILTER(indent)
         if (i > 0 && (line->len > 0 || is_true(&a[2])) && !bt_jj_buf_add(&b, by)) return false;
         if (!bt_jj_buf_add(&b, line)) return false;
     }
-    return jj_give(ret, bt_jj_buf_str(&b, self->s->is_template));
+    return give_like(ret, self, bt_jj_buf_str(&b, self->s->is_template));
 }
 
 FILTER(escape)
 {
     UNUSED;
-    const jj_str *s = bt_jj_show_str(r, self);
-    jj_buf b = jj_buf_of(r);
-    if (!s || !jj_step_bytes(r, s->len)) return false;
-    for (size_t i = 0; i < s->len; i++) {
-        const char c = s->ptr[i], *by = c == '&'    ? "&amp;"
-                                        : c == '<'  ? "&lt;"
-                                        : c == '>'  ? "&gt;"
-                                        : c == '"'  ? "&#34;"
-                                        : c == '\'' ? "&#39;"
-                                                    : NULL;
-        if (by ? !bt_jj_buf_text(&b, by, jj_str_mark(s, i)) : !bt_jj_buf_part(&b, s, i, i + 1)) return false;
-    }
-    return jj_give(ret, bt_jj_buf_str(&b, s->is_template));
+    return bt_jj_show_escaped(r, ret, self);
+}
+
+FILTER(forceescape)
+{
+    UNUSED;
+    jj_value plain = *self;
+    plain.is_markup = false;
+    return bt_jj_show_escaped(r, ret, &plain);
+}
+
+FILTER(safe)
+{
+    UNUSED;
+    const jj_value markup = {.is_markup = true};
+    return give_like(ret, &markup, bt_jj_show_str(r, self));
 }
 
 /* ---- without markup, as markupsafe 3.0.4 does it ---- */
@@ -294,7 +306,10 @@ FILTER(truncate_)
                 break;
             }
     const jj_str *front = bt_jj_str_part(r, s, 0, cut);
-    return front && jj_give(ret, bt_jj_str_join(r, front, end));
+    jj_value last = jj_text(end);
+    if (self->is_markup && !bt_jj_show_escaped(r, &last, a[2].kind == JJ_MISSING ? &last : &a[2]))
+        return false;
+    return front && give_like(ret, self, bt_jj_str_join(r, front, last.s));
 }
 
 FILTER(wordcount)
@@ -559,9 +574,9 @@ FILTER(attr)
 FILTER(format)
 {
     (void)a;
-    const jj_str *s = bt_jj_show_str(r, self);
-    jj_value args;
-    if (!s) return false;
+    jj_value args, text = jj_text(bt_jj_show_str(r, self));
+    text.is_markup = self->is_markup;
+    if (!text.s) return false;
     if (call->keywords > 0) {
         if (call->args > 0)
             return bt_jj_fail(r, BT_EFORMAT,
@@ -571,12 +586,12 @@ FILTER(format)
             const jj_value key = jj_text(call->keyword[i].name);
             if (!bt_jj_dict_set(r, args.dict, &key, &call->keyword[i].value)) return false;
         }
-        return bt_jj_format_percent(r, ret, s, &args);
+        return bt_jj_format_percent(r, ret, &text, &args);
     }
     if (!bt_jj_list_new(r, &args, JJ_TUPLE, call->args)) return false;
     for (size_t i = 0; i < call->args; i++) args.list->item[i] = call->arg[i];
     args.list->len = call->args;
-    return bt_jj_format_percent(r, ret, s, &args);
+    return bt_jj_format_percent(r, ret, &text, &args);
 }
 
 /* tojson(ensure_ascii, indent, separators, sort_keys), as transformers has it */
@@ -608,9 +623,9 @@ static const jj_native filters[] = {
     {"abs", "", 0, abs_}, {"attr", "name", 1, attr}, {"capitalize", "", 0, capitalize}, {"center", "width", 0, center},
     {"d", "default_value boolean", 0, otherwise}, {"default", "default_value boolean", 0, otherwise},
     {"e", "", 0, escape}, {"escape", "", 0, escape}, {"filesizeformat", "binary", 0, filesizeformat},
-    {"float", "default", 0, to_float}, {"forceescape", "", 0, escape}, {"format", "*", 0, format},
+    {"float", "default", 0, to_float}, {"forceescape", "", 0, forceescape}, {"format", "*", 0, format},
     {"indent", "width first blank", 0, indent}, {"int", "default base", 0, to_int}, {"lower", "", 0, lower},
-    {"replace", "old new count", 2, replace}, {"round", "precision method", 0, round_}, {"safe", "", 0, string},
+    {"replace", "old new count", 2, replace}, {"round", "precision method", 0, round_}, {"safe", "", 0, safe},
     {"string", "", 0, string}, {"striptags", "", 0, striptags}, {"title", "", 0, title},
     {"tojson", "ensure_ascii indent separators sort_keys", 0, tojson}, {"trim", "chars", 0, trim},
     {"truncate", "length killwords end leeway", 0, truncate_}, {"upper", "", 0, upper},

@@ -253,8 +253,16 @@ static bool directive(percent *p)
     return put_number(&p->out, f, &v);
 }
 
-bool bt_jj_format_percent(jj_run *r, jj_value *ret, const jj_str *s, const jj_value *v)
+static bool is_plain(jj_run *r, const jj_value *text)
 {
+    return !text->is_markup ||
+           bt_jj_fail(r, BT_EFORMAT, "filling values into text that is marked safe is not known");
+}
+
+bool bt_jj_format_percent(jj_run *r, jj_value *ret, const jj_value *text, const jj_value *v)
+{
+    const jj_str *s = text->s;
+    if (!is_plain(r, text)) return false;
     percent p = {r, jj_buf_of(r), s, 0, 0, v, false};
     while (p.at < s->len) {
         const char *sign = memchr(s->ptr + p.at, '%', s->len - p.at);
@@ -386,8 +394,10 @@ static bool replacement(jj_buf *b, const jj_str *s, size_t at, size_t end, const
     return put_formatted(b, f, name + 1 >= end, &v);
 }
 
-bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_str *s, const jj_call *call)
+bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_value *text, const jj_call *call)
 {
+    const jj_str *s = text->s;
+    if (!is_plain(r, text)) return false;
     jj_buf b = jj_buf_of(r);
     int64_t next = 0;
     for (size_t at = 0; at < s->len;) {

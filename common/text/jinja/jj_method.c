@@ -268,7 +268,10 @@ METHOD(replace)
     (void)call;
     const jj_str *old, *by;
     int64_t most;
-    return want_text(r, &old, &a[0]) && want_text(r, &by, &a[1]) && bt_jj_method_whole(r, &most, &a[2], -1) &&
+    jj_value markup = a[1];
+    if (self->is_markup && !bt_jj_show_escaped(r, &markup, &a[1])) return false;
+    return want_text(r, &old, &a[0]) && want_text(r, &by, &markup) &&
+           bt_jj_method_whole(r, &most, &a[2], -1) &&
            jj_give(ret, bt_jj_method_replace(r, self->s, old, by, most));
 }
 
@@ -281,6 +284,7 @@ METHOD(join)
     size_t n = 0;
     if (!bt_jj_value_fail_undefined(r, &a[0]) || !bt_jj_walk_begin(r, &w, &a[0])) return false;
     for (; bt_jj_walk_next(&w, &item); n++) {
+        if (self->is_markup && !bt_jj_show_escaped(r, &item, &item)) return false;
         if (item.kind != JJ_STR)
             return bt_jj_fail(r, BT_EFORMAT, "sequence item %zu: expected str instance, %s found", n,
                               bt_jj_value_type(&item));
@@ -533,7 +537,7 @@ CLASS(isprintable, JJ_PRINTABLE)
 METHOD(format)
 {
     (void)a;
-    return bt_jj_format_braces(r, ret, self->s, call);
+    return bt_jj_format_braces(r, ret, self, call);
 }
 
 /* ---- lists ---- */
@@ -673,5 +677,14 @@ bool bt_jj_method_of(jj_run *r, jj_value *ret, bool *is_there, const jj_value *o
                                              ? "access to a method that changes a dict is unsafe."
                                              : "access to a method that changes a list is unsafe.");
     *is_there = false;
+    return true;
+}
+
+bool bt_jj_method_run(jj_run *r, jj_value *ret, const jj_bound *b, const jj_call *call)
+{
+    if (!bt_jj_value_run(r, ret, b->native, &b->self, call)) return false;
+    if (b->self.kind != JJ_STR || !b->self.is_markup) return true;
+    if (ret->kind == JJ_STR) ret->is_markup = true;
+    for (size_t i = 0; ret->kind == JJ_LIST && i < ret->list->len; i++) ret->list->item[i].is_markup = true;
     return true;
 }

@@ -118,7 +118,9 @@ static bool repeat(jj_run *r, jj_value *ret, const jj_value *v, int64_t times)
         jj_buf b = jj_buf_of(r);
         for (int64_t i = 0; i < times && v->s->len > 0; i++)
             if (!jj_step(r, 1) || !bt_jj_buf_add(&b, v->s)) return false;
-        return jj_give(ret, bt_jj_buf_str(&b, v->s->is_template));
+        *ret = jj_text(bt_jj_buf_str(&b, v->s->is_template));
+        ret->is_markup = v->is_markup;
+        return ret->s != NULL;
     }
     size_t cap = 0;
     if (!bt_jj_list_new(r, ret, v->list->style ? JJ_TUPLE : JJ_PLAIN, 0)) return false;
@@ -129,14 +131,24 @@ static bool repeat(jj_run *r, jj_value *ret, const jj_value *v, int64_t times)
     return true;
 }
 
+/* Markup and text: the text is escaped first. */
+static bool join_texts(jj_run *r, jj_value *ret, const jj_value *a, const jj_value *b)
+{
+    jj_value x = *a, y = *b;
+    const bool is_markup = a->is_markup || b->is_markup;
+    if (is_markup && (!bt_jj_show_escaped(r, &x, a) || !bt_jj_show_escaped(r, &y, b))) return false;
+    *ret = jj_text(bt_jj_str_join(r, x.s, y.s));
+    ret->is_markup = is_markup;
+    return ret->s != NULL;
+}
+
 bool bt_jj_op_math(jj_run *r, jj_value *ret, jj_op op, const jj_value *a, const jj_value *b)
 {
     static const char *const names[] = {
         [JJ_ADD] = "+",    [JJ_SUB] = "-", [JJ_MUL] = "*",          [JJ_DIV] = "/",
         [JJ_FLOOR] = "//", [JJ_MOD] = "%", [JJ_POW] = "** or pow()"};
-    if (op == JJ_ADD && a->kind == JJ_STR && b->kind == JJ_STR)
-        return jj_give(ret, bt_jj_str_join(r, a->s, b->s));
-    if (op == JJ_MOD && a->kind == JJ_STR) return bt_jj_format_percent(r, ret, a->s, b);
+    if (op == JJ_ADD && a->kind == JJ_STR && b->kind == JJ_STR) return join_texts(r, ret, a, b);
+    if (op == JJ_MOD && a->kind == JJ_STR) return bt_jj_format_percent(r, ret, a, b);
     if (!bt_jj_value_fail_undefined(r, a) || !bt_jj_value_fail_undefined(r, b)) return false;
     if (jj_is_number(a) && jj_is_number(b)) {
         const bool ok = jj_is_whole(a) && jj_is_whole(b) ? whole_math(r, ret, op, jj_whole(a), jj_whole(b))
@@ -275,7 +287,9 @@ static bool subscript(jj_run *r, jj_value *ret, bool *is_there, const jj_value *
     }
     size_t begin = bt_jj_str_at(of->s, (size_t)at), bytes;
     bt_jj_code(of->s->ptr, of->s->len, begin, &bytes);
-    return jj_give(ret, bt_jj_str_part(r, of->s, begin, begin + bytes));
+    *ret = jj_text(bt_jj_str_part(r, of->s, begin, begin + bytes));
+    ret->is_markup = of->is_markup;
+    return ret->s != NULL;
 }
 
 bool bt_jj_op_element(jj_run *r, jj_value *ret, const jj_value *of, const jj_value *key)
@@ -374,7 +388,11 @@ bool bt_jj_op_slice(jj_run *r, jj_value *ret, const jj_value *of, const jj_value
     end = end == INT64_MIN ? -1 : clamp(end, len, is_back);
     if (is_back ? end < begin : begin < end)
         count = is_back ? (begin - end - 1) / -step + 1 : (end - begin - 1) / step + 1;
-    if (!is_list) return slice_text(r, ret, of->s, begin, step, count);
+    if (!is_list) {
+        const bool ok = slice_text(r, ret, of->s, begin, step, count);
+        ret->is_markup = of->is_markup;
+        return ok;
+    }
     const jj_style style = of->list->style == JJ_GROUP ? JJ_TUPLE : (jj_style)of->list->style;
     if (!jj_step(r, (uint64_t)count) || !bt_jj_list_new(r, ret, style, (size_t)count)) return false;
     for (int64_t i = 0, at = begin; i < count; i++, at += step) ret->list->item[i] = of->list->item[at];

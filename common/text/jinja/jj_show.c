@@ -139,6 +139,27 @@ const jj_str *bt_jj_show_str(jj_run *r, const jj_value *v)
     return bt_jj_show_add(&b, v) ? bt_jj_buf_str(&b, v->is_template) : NULL;
 }
 
+bool bt_jj_show_escaped(jj_run *r, jj_value *ret, const jj_value *v)
+{
+    *ret = *v;
+    if (v->is_markup) return true;
+    const jj_str *s = bt_jj_show_str(r, v);
+    jj_buf b = jj_buf_of(r);
+    if (!s || !jj_step_bytes(r, s->len)) return false;
+    for (size_t i = 0; i < s->len; i++) {
+        const char c = s->ptr[i], *by = c == '&'    ? "&amp;"
+                                        : c == '<'  ? "&lt;"
+                                        : c == '>'  ? "&gt;"
+                                        : c == '"'  ? "&#34;"
+                                        : c == '\'' ? "&#39;"
+                                                    : NULL;
+        if (by ? !bt_jj_buf_text(&b, by, jj_str_mark(s, i)) : !bt_jj_buf_part(&b, s, i, i + 1)) return false;
+    }
+    *ret = jj_text(bt_jj_buf_str(&b, s->is_template));
+    ret->is_markup = true;
+    return ret->s != NULL;
+}
+
 /* ---- JSON ---- */
 
 static bool json_text(jj_buf *b, const jj_str *s, bool is_ascii)

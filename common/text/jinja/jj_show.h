@@ -9,6 +9,8 @@ bool bt_jj_show_add(jj_buf *b, const jj_value *v);
 bool bt_jj_show_repr(jj_buf *b, const jj_value *v);
 /* str(v); text is given as it is. NULL where it fails. */
 const jj_str *bt_jj_show_str(jj_run *r, const jj_value *v);
+/* Markup: str(v) with & < > " ' as HTML names them; markup is given as it is. */
+bool bt_jj_show_escaped(jj_run *r, jj_value *ret, const jj_value *v);
 
 enum { JJ_FLOAT_BYTES = 40 };
 void bt_jj_show_float(char ret[JJ_FLOAT_BYTES], double f); /* repr(): the fewest digits that give f again */
@@ -20,7 +22,7 @@ typedef struct jj_json_form {
 } jj_json_form;
 bool bt_jj_show_json(jj_buf *b, const jj_value *v, const jj_json_form *form);
 
-/* s % v, and s.format(...): jj_format.c. */
-bool bt_jj_format_percent(jj_run *r, jj_value *ret, const jj_str *s, const jj_value *v);
-bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_str *s, const jj_call *call);
+/* text % v, and text.format(...): jj_format.c. Markup is refused. */
+bool bt_jj_format_percent(jj_run *r, jj_value *ret, const jj_value *text, const jj_value *v);
+bool bt_jj_format_braces(jj_run *r, jj_value *ret, const jj_value *text, const jj_call *call);
 #endif

@@ -39,7 +39,7 @@ LOOK(mapping, self->kind == JJ_DICT)
 LOOK(iterable, bt_jj_value_is_iterable(self))
 LOOK(callable, self->kind == JJ_NATIVE || self->kind == JJ_MACRO || self->kind == JJ_LOOP ||
                    (self->kind == JJ_UNDEFINED) || self->kind == JJ_TURNS)
-LOOK(escaped, false)
+LOOK(escaped, self->is_markup)
 /* what has a length and elements */
 LOOK(sequence, self->kind == JJ_STR || self->kind == JJ_DICT || self->kind == JJ_UNDEFINED ||
                    (self->kind == JJ_LIST && self->list->style <= JJ_RANGE))

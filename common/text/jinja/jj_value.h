@@ -32,6 +32,7 @@ typedef struct jj_turns jj_turns;
 struct jj_value {
     uint8_t kind;     /* jj_kind */
     bool is_template; /* whose the bytes are that stand for it; text knows of each byte itself */
+    bool is_markup;   /* text that `safe` or `escape` gave: what is added to it is escaped, as markupsafe does it */
     union {
         bool b;
         int64_t i;

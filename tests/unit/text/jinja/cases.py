@@ -46,6 +46,11 @@ ls@map('map', 'upper')@map('list')@list|{(1, (2, 'x')): 3}.get((1, (2, 'x')))|s 
 'a<!-- <b> -->c<!<!-- x -->-- y -->d <!--> e <!---> f<!--'@striptags|'1 < 2 > 3 < 4 <b'@striptags|' &amp;lt; &lt;b&gt; <i>x</i>\\n\\u3000&copy 2 &notit; &notin; &nosuch; &fjlig; &ThickSpace; &'@striptags
 '&#65;&#x42&#0;&#128;&#129;&#xD800;&#1114112;&#99999999999;&#1; &#; &#x; &#13; &#xFDD0;&#11;'@striptags|'&ngE;&AMP&ampx&lt&lt;&Lt;&gt&zwnj; &quot;'@striptags
 'a b/c?d=e&f~\\u00e9%'@urlencode|{'a b': 'c/d', 'x': 1, 'y': none}@urlencode|[('a', 'b&c'), (1, true)]@urlencode|5@urlencode|none@urlencode|nothing@urlencode|[]@urlencode
+'<b>'@safe + q|q + '&'@safe|q@e + q|q@e@e|q@e@forceescape|q@forceescape|'<b>'@safe ~ q|('<b>'@safe)@upper + '<'|('<b>'@safe).upper() + '<'
+('<'@safe * 2) + '<'|('<ab>'@safe)[1:] + '<'|('<ab>'@safe)[0] + '<'|('<ab>'@safe)@first + '<'|('<b>'@safe)@reverse + '<'|('<a> <b>'@safe).split()[1] + '<'
+('<a>'@safe).replace('a', '<') + '>'|('<a>'@safe)@replace('a', '<') + '>'|('&'@safe).join([q, '<'@safe, 5])|[q@safe, q]@join('&')|q@safe is escaped|q is escaped|q@e is escaped
+('<'@safe)@string + '<'|5@safe + '<'|('<'@safe)@trim + '<'|('<'@safe)@center(3) + '<'|('<'@safe)@title + '<'|('<a\\nb'@safe)@indent(1) + '<'|('<a b c d e f g>'@safe)@truncate(6, true, '<')
+('<p>'@safe)@striptags + '<'|('<'@safe)@tojson + '<'|q@safe == q|d@tojson@safe + '"'|[q@safe]@map('upper')@first + '<'|('<a'@safe).partition('a')[0] + '<'|{'k': q@safe}.k + '<'
 strftime_now('%d %b %Y')|strftime_now('%Y-%m-%dT%H:%M:%S.%f%z')|dict(a=1, b='x')|namespace(a=1).a|ms[0].role ~ ms[-1]['content']|s.nothing|d.nothing is defined|'\\u65e5'@upper
 """.strip().replace("\n", "|").split("|")
 EXPRESSIONS = ["{{ " + e.replace("@", " | ") + " }}" for e in EXPRESSIONS]

@@ -104,6 +104,10 @@ static void a_fault_names_line_and_column(void **state)
         {"{% include 'x' %}", "line 1, column 4: the tag 'include' is not for templates of one file",
          BT_EFORMAT},
         {"x\n\n{{ raise_exception('No ' ~ word) }}", "No ask", BT_EARG},
+        {"{{ ('%s' | safe) % word }}",
+         "line 1, column 4: filling values into text that is marked safe is not known", BT_EFORMAT},
+        {"{{ ('{}' | safe).format(word) }}",
+         "line 1, column 24: filling values into text that is marked safe is not known", BT_EFORMAT},
         {"{{ messages.append(1) }}", "line 1, column 19: access to a method that changes a list is unsafe.",
          BT_EFORMAT},
     };
