@@ -29,6 +29,7 @@ static void panels_of(const linear_job *j, const bt_companion_matrix *m, size_t 
         sums += m->first * ((j->k + BT_FORM_GROUP - 1) / BT_FORM_GROUP);
         kernels->matmul4(y, ldy, x, ldx, m->panels, m->bias, t, m->n, j->k, p0, p1, sums);
         break;
+    case BT_FORM_MX: kernels->matmul_mx(y, ldy, x, ldx, m->panels, m->bias, t, m->n, j->k, p0, p1); break;
     }
 }
 

@@ -24,7 +24,7 @@
  *
  * Orders (each family has one; it never depends on T, threads, bucket or instruction set):
  *   matmul     one fma chain in ascending k for each output, starting from +0
- *   matmul8, matmul4   see forms.h
+ *   matmul8, matmul4, matmul_mx   see forms.h
  *   dot        16 interleaved lanes: element i goes to lane i % 16 by fma in ascending i; then the fixed tree
  *              l[j] += l[j+8] (j<8), l[j] += l[j+4] (j<4), l[j] += l[j+2] (j<2), l[0] += l[1]
  *   dots       dot
@@ -73,6 +73,11 @@ typedef void bt_silu_mul_fn(float *y, const float *g, const float *u, size_t cou
 typedef void bt_gelu_fn(float *y, const float *x, size_t count);
 /* y[i] = gelu(g[i]) * u[i], as gelu above (GeGLU); y may equal g or u */
 typedef void bt_gelu_mul_fn(float *y, const float *g, const float *u, size_t count);
+/* y[i] = (a / (1 + exp(-(a * BT_CLAMP_GAIN)))) * (b + 1), a = min(g[i], BT_CLAMP_LIMIT), b = u[i] taken into
+ * [-BT_CLAMP_LIMIT, BT_CLAMP_LIMIT]      (the clamped SwiGLU of gpt-oss); a NaN stays one; y may equal g or u */
+#define BT_CLAMP_GAIN  1.702f
+#define BT_CLAMP_LIMIT 7.0f
+typedef void bt_clamp_mul_fn(float *y, const float *g, const float *u, size_t count);
 /* y[i] = tanh(y[i] / cap) * cap, cap > 0 */
 typedef void bt_soft_cap_fn(float *y, float cap, size_t count);
 /* Rotary embedding in place on x[heads, D], pairs given by `neox`:
@@ -119,7 +124,8 @@ typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, 
  *       l[i]  = l[i] * c, then + p[j] for each j with j % 16 = i, ascending
  *       acc[d]= fma chain over ascending j of p[j] * V[j][d], starting from acc[d] * c
  *     l = the tree of dot over l[16]
- *     merge (m, l, acc) into the running (M, L, A): the first span is taken as it is, then
+ *     merge (m, l, acc) into the running (M, L, A): without a sink the first span is taken as it is; with one (M, L, A)
+ *     begins as (sink, 1, +0), in front of the span of position 0, whatever the row sees. Then
  *       n = max(M, m); a = exp(M - n); b = exp(m - n); L = L * a + l * b (two muls, one add);
  *       A[d] = A[d] * a + acc[d] * b (two muls, one add); M = n
  *   out[d] = A[d] / L, or NaN for every d where M is not finite: a score overflowed, or is a NaN
@@ -132,9 +138,10 @@ typedef size_t bt_logit_list_fn(uint32_t *restrict at, const float *restrict z, 
  * all, and so reads memory in order. */
 enum { BT_ATTN_SPAN = 256, BT_ATTN_PAIRS = 192, BT_ATTN_FEW_PAIRS = 8 };
 typedef struct bt_attn_rule {
-    float scale;   /* of q . k */
-    size_t window; /* positions that a row sees at most; 0: all */
-    float cap;     /* of the scores; 0: none */
+    float scale;        /* of q . k */
+    size_t window;      /* positions that a row sees at most; 0: all */
+    float cap;          /* of the scores; 0: none */
+    const float *sinks; /* [H], finite: of each query head; for merge of its `group` heads; NULL: none */
 } bt_attn_rule;
 /* The first position that the row at `pos` sees. */
 static inline size_t bt_attn_begin(const bt_attn_rule *rule, size_t pos)
@@ -230,6 +237,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(matmul, bt_matmul, WIDTH, with) \
     KERNEL(matmul8, bt_matmul8, WIDTH, with) \
     KERNEL(matmul4, bt_matmul4, WIDTH, with) \
+    KERNEL(matmul_mx, bt_matmul_mx, WIDTH, with) \
     KERNEL(fp4_sums, bt_fp4_sums, WIDTH, with) \
     KERNEL(rmsnorm, bt_rmsnorm, WIDTH, with) \
     KERNEL(layernorm, bt_layernorm, WIDTH, with) \
@@ -239,6 +247,7 @@ uint16_t bt_f32_to_f16_1(float x);
     KERNEL(silu_mul, bt_silu_mul, WIDTH, with) \
     KERNEL(gelu, bt_gelu, WIDTH, with) \
     KERNEL(gelu_mul, bt_gelu_mul, WIDTH, with) \
+    KERNEL(clamp_mul, bt_clamp_mul, WIDTH, with) \
     KERNEL(soft_cap, bt_soft_cap, WIDTH, with) \
     KERNEL(rope, bt_rope, WIDTH, with) \
     KERNEL(f32_to_f16, bt_f32_to_f16, WIDTH, with) \

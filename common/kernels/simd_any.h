@@ -54,6 +54,15 @@ BT_INLINE v16 v16_gelu(v16 x)
     return v16_div(x, v16_add(v16_set1(1.0f), v16_exp(v16_neg(a))));
 }
 
+/* In the order of bt_clamp_mul_fn. The bound comes first in min and max, as in v16_tanh. */
+BT_INLINE v16 v16_clamp_mul(v16 g, v16 u)
+{
+    const v16 one = v16_set1(1.0f), limit = v16_set1(BT_CLAMP_LIMIT), a = v16_min(limit, g);
+    const v16 b = v16_max(v16_neg(limit), v16_min(limit, u));
+    const v16 e = v16_exp(v16_neg(v16_mul(a, v16_set1(BT_CLAMP_GAIN))));
+    return v16_mul(v16_div(a, v16_add(one, e)), v16_add(b, one));
+}
+
 /* silu(g) * u in each lane, in the order of bt_silu_mul_fn. */
 BT_INLINE v16 v16_silu_mul(v16 g, v16 u)
 {

@@ -179,6 +179,42 @@ BT_INLINE v16 v16_odd(v16_codes x)
     const __m256i upper = _mm256_set1_epi32((int)0xffff0000);
     return (v16){_mm256_castsi256_ps(_mm256_and_si256(x.a, upper)), _mm256_castsi256_ps(_mm256_and_si256(x.b, upper))};
 }
+/* MX's codes in the same places: nibbles_low, nibbles_high give the codes as bytes, mx_low, mx_high the upper halves of
+ * the floats q of forms.h, made of two tables; even and odd as above. */
+BT_INLINE v16_codes v16_nibbles_low(v16_codes x)
+{
+    const __m256i all = _mm256_set1_epi8(15);
+    return (v16_codes){_mm256_and_si256(x.a, all), _mm256_and_si256(x.b, all)};
+}
+BT_INLINE v16_codes v16_nibbles_high(v16_codes x)
+{
+    return v16_nibbles_low((v16_codes){_mm256_srli_epi16(x.a, 4), _mm256_srli_epi16(x.b, 4)});
+}
+BT_INLINE __m256i v16_mx_bytes(__m256i x, long long low, long long high)
+{
+    return _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(_mm_set_epi64x(high, low)), x);
+}
+BT_INLINE __m256i v16_mx_first(__m256i x) { return v16_mx_bytes(x, BT_MX_FIRST, BT_MX_FIRST); }
+BT_INLINE __m256i v16_mx_second(__m256i x) { return v16_mx_bytes(x, BT_MX_SECOND, BT_MX_SECOND_NEG); }
+BT_INLINE v16_codes v16_mx_low(v16_codes x)
+{
+    return (v16_codes){_mm256_unpacklo_epi8(v16_mx_first(x.a), v16_mx_second(x.a)),
+                       _mm256_unpacklo_epi8(v16_mx_first(x.b), v16_mx_second(x.b))};
+}
+BT_INLINE v16_codes v16_mx_high(v16_codes x)
+{
+    return (v16_codes){_mm256_unpackhi_epi8(v16_mx_first(x.a), v16_mx_second(x.a)),
+                       _mm256_unpackhi_epi8(v16_mx_first(x.b), v16_mx_second(x.b))};
+}
+/* The floats 2^(e - 128) of 16 bytes e. */
+BT_INLINE __m256 v8_load_e8m0(const uint8_t *p)
+{
+    const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p)), one = _mm256_set1_epi32(1);
+    const __m256i small = _mm256_sllv_epi32(_mm256_set1_epi32(0x00200000), e);
+    const __m256i bits = _mm256_slli_epi32(_mm256_sub_epi32(e, one), 23);
+    return _mm256_castsi256_ps(_mm256_blendv_epi8(small, bits, _mm256_cmpgt_epi32(e, one)));
+}
+BT_INLINE v16 v16_load_e8m0(const uint8_t *p) { return (v16){v8_load_e8m0(p), v8_load_e8m0(p + 8)}; }
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm_storeu_si128((void *)p, _mm256_cvtps_ph(x.a, _MM_FROUND_TO_NEAREST_INT));

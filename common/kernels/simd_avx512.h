@@ -74,6 +74,23 @@ BT_INLINE v16 v16_odd(v16_codes x)
 {
     return _mm512_castsi512_ps(_mm512_and_si512(x, _mm512_set1_epi32((int)0xffff0000)));
 }
+BT_INLINE v16_codes v16_nibbles_low(v16_codes x) { return _mm512_and_si512(x, _mm512_set1_epi8(15)); }
+BT_INLINE v16_codes v16_nibbles_high(v16_codes x) { return v16_nibbles_low(_mm512_srli_epi16(x, 4)); }
+BT_INLINE __m512i v16_mx_bytes(__m512i x, long long low, long long high)
+{
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_set_epi64x(high, low)), x);
+}
+BT_INLINE __m512i v16_mx_first(__m512i x) { return v16_mx_bytes(x, BT_MX_FIRST, BT_MX_FIRST); }
+BT_INLINE __m512i v16_mx_second(__m512i x) { return v16_mx_bytes(x, BT_MX_SECOND, BT_MX_SECOND_NEG); }
+BT_INLINE v16_codes v16_mx_low(v16_codes x) { return _mm512_unpacklo_epi8(v16_mx_first(x), v16_mx_second(x)); }
+BT_INLINE v16_codes v16_mx_high(v16_codes x) { return _mm512_unpackhi_epi8(v16_mx_first(x), v16_mx_second(x)); }
+BT_INLINE v16 v16_load_e8m0(const uint8_t *p)
+{
+    const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p)), one = _mm512_set1_epi32(1);
+    const __m512i small = _mm512_sllv_epi32(_mm512_set1_epi32(0x00200000), e);
+    const __m512i bits = _mm512_slli_epi32(_mm512_sub_epi32(e, one), 23);
+    return _mm512_castsi512_ps(_mm512_mask_mov_epi32(small, _mm512_cmpgt_epi32_mask(e, one), bits));
+}
 BT_INLINE void v16_store_f16(uint16_t *p, v16 x)
 {
     _mm256_storeu_si256((void *)p, _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT));

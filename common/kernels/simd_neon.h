@@ -236,6 +236,48 @@ BT_INLINE v16 v16_odd(v16_codes x)
 #undef F
 }
 
+/* ---- MX, as in simd_avx2.h ---- */
+BT_INLINE v16_codes v16_nibbles_low(v16_codes x)
+{
+    for (int i = 0; i < 4; i++) x.v[i] = vandq_u8(x.v[i], vdupq_n_u8(15));
+    return x;
+}
+BT_INLINE v16_codes v16_nibbles_high(v16_codes x)
+{
+    for (int i = 0; i < 4; i++) x.v[i] = vshrq_n_u8(x.v[i], 4);
+    return x;
+}
+BT_INLINE uint8x16_t v16_mx_bytes(uint8x16_t x, long long low, long long high)
+{
+    const uint64x2_t table = vcombine_u64(vcreate_u64((uint64_t)low), vcreate_u64((uint64_t)high));
+    return vqtbl1q_u8(vreinterpretq_u8_u64(table), x);
+}
+BT_INLINE uint8x16_t v16_mx_first(uint8x16_t x) { return v16_mx_bytes(x, BT_MX_FIRST, BT_MX_FIRST); }
+BT_INLINE uint8x16_t v16_mx_second(uint8x16_t x) { return v16_mx_bytes(x, BT_MX_SECOND, BT_MX_SECOND_NEG); }
+BT_INLINE v16_codes v16_mx_low(v16_codes x)
+{
+    for (int i = 0; i < 4; i++) x.v[i] = vzip1q_u8(v16_mx_first(x.v[i]), v16_mx_second(x.v[i]));
+    return x;
+}
+BT_INLINE v16_codes v16_mx_high(v16_codes x)
+{
+    for (int i = 0; i < 4; i++) x.v[i] = vzip2q_u8(v16_mx_first(x.v[i]), v16_mx_second(x.v[i]));
+    return x;
+}
+BT_INLINE float32x4_t v4_of_e8m0(uint16x4_t e16)
+{
+    const uint32x4_t e = vmovl_u16(e16), one = vdupq_n_u32(1);
+    const uint32x4_t small = vmulq_u32(vdupq_n_u32(0x00200000), vaddq_u32(e, one)); /* of 0 and 1 */
+    return vreinterpretq_f32_u32(vbslq_u32(vcgtq_u32(e, one), vshlq_n_u32(vsubq_u32(e, one), 23), small));
+}
+BT_INLINE v16 v16_load_e8m0(const uint8_t *p)
+{
+    const uint8x16_t e = vld1q_u8(p);
+    const uint16x8_t a = vmovl_u8(vget_low_u8(e)), b = vmovl_high_u8(e);
+    return (v16){{v4_of_e8m0(vget_low_u16(a)), v4_of_e8m0(vget_high_u16(a)), v4_of_e8m0(vget_low_u16(b)),
+                  v4_of_e8m0(vget_high_u16(b))}};
+}
+
 /* ---- the tree of dot ---- */
 typedef struct v8 {
     float32x4_t a, b;

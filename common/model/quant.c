@@ -109,6 +109,19 @@ static void row_iq4_nl(float *restrict y, const uint8_t *restrict x, size_t n)
     }
 }
 
+/* e, 16 bytes of E2M1 codes: twice their numbers, so that d is 2^(e - 128) */
+static void row_mxfp4(float *restrict y, const uint8_t *restrict x, size_t n)
+{
+    static const int8_t number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    for (size_t b = 0; b < n / 32; b++, x += 17, y += 32) {
+        const float d = f32_of(*x < 2 ? 0x00200000u << *x : (uint32_t)(*x - 1) << 23);
+        for (int j = 0; j < 16; j++) {
+            y[j] = (float)number[x[1 + j] & 15] * d;
+            y[j + 16] = (float)number[x[1 + j] >> 4] * d;
+        }
+    }
+}
+
 /* ---- K types: super-blocks of 256 elements whose sub-blocks of 16 or 32 have quantised scales of their own
  * ---- */
 
@@ -221,13 +234,14 @@ typedef struct quant_row {
 
 /* info must stay the first member: bt_quant_to_f32 is handed &row.info back. */
 static const quant_row table[] = {
-    {{"F32", BT_QUANT_F32, 1, 4}, row_f32},        {{"F16", BT_QUANT_F16, 1, 2}, row_f16},
-    {{"BF16", BT_QUANT_BF16, 1, 2}, row_bf16},     {{"Q8_0", BT_QUANT_Q8_0, 32, 34}, row_q8_0},
-    {{"Q4_0", BT_QUANT_Q4_0, 32, 18}, row_q4_0},   {{"Q4_1", BT_QUANT_Q4_1, 32, 20}, row_q4_1},
-    {{"Q5_0", BT_QUANT_Q5_0, 32, 22}, row_q5_0},   {{"Q5_1", BT_QUANT_Q5_1, 32, 24}, row_q5_1},
-    {{"Q2_K", BT_QUANT_Q2_K, 256, 84}, row_q2_k},  {{"Q3_K", BT_QUANT_Q3_K, 256, 110}, row_q3_k},
-    {{"Q4_K", BT_QUANT_Q4_K, 256, 144}, row_q4_k}, {{"Q5_K", BT_QUANT_Q5_K, 256, 176}, row_q5_k},
-    {{"Q6_K", BT_QUANT_Q6_K, 256, 210}, row_q6_k}, {{"IQ4_NL", BT_QUANT_IQ4_NL, 32, 18}, row_iq4_nl},
+    {{"F32", BT_QUANT_F32, 1, 4}, row_f32},         {{"F16", BT_QUANT_F16, 1, 2}, row_f16},
+    {{"BF16", BT_QUANT_BF16, 1, 2}, row_bf16},      {{"Q8_0", BT_QUANT_Q8_0, 32, 34}, row_q8_0},
+    {{"Q4_0", BT_QUANT_Q4_0, 32, 18}, row_q4_0},    {{"Q4_1", BT_QUANT_Q4_1, 32, 20}, row_q4_1},
+    {{"Q5_0", BT_QUANT_Q5_0, 32, 22}, row_q5_0},    {{"Q5_1", BT_QUANT_Q5_1, 32, 24}, row_q5_1},
+    {{"Q2_K", BT_QUANT_Q2_K, 256, 84}, row_q2_k},   {{"Q3_K", BT_QUANT_Q3_K, 256, 110}, row_q3_k},
+    {{"Q4_K", BT_QUANT_Q4_K, 256, 144}, row_q4_k},  {{"Q5_K", BT_QUANT_Q5_K, 256, 176}, row_q5_k},
+    {{"Q6_K", BT_QUANT_Q6_K, 256, 210}, row_q6_k},  {{"IQ4_NL", BT_QUANT_IQ4_NL, 32, 18}, row_iq4_nl},
+    {{"MXFP4", BT_QUANT_MXFP4, 32, 17}, row_mxfp4},
 };
 
 const bt_quant_info *bt_quant_find(uint32_t type)
@@ -247,7 +261,7 @@ const char *bt_quant_type_name(uint32_t type)
         {4, "Q4_2"},    {5, "Q4_3"},     {9, "Q8_1"},   {15, "Q8_K"},  {16, "IQ2_XXS"},
         {17, "IQ2_XS"}, {18, "IQ3_XXS"}, {19, "IQ1_S"}, {21, "IQ3_S"}, {22, "IQ2_S"},
         {23, "IQ4_XS"}, {24, "I8"},      {25, "I16"},   {26, "I32"},   {27, "I64"},
-        {28, "F64"},    {29, "IQ1_M"},   {34, "TQ1_0"}, {35, "TQ2_0"}, {39, "MXFP4"},
+        {28, "F64"},    {29, "IQ1_M"},   {34, "TQ1_0"}, {35, "TQ2_0"},
     };
     static _Thread_local char unknown[24];
     const bt_quant_info *q = bt_quant_find(type);

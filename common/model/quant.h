@@ -22,6 +22,7 @@ typedef enum bt_quant {
     BT_QUANT_Q6_K = 14,
     BT_QUANT_IQ4_NL = 20,
     BT_QUANT_BF16 = 30,
+    BT_QUANT_MXFP4 = 39,
 } bt_quant;
 
 typedef struct bt_quant_info {

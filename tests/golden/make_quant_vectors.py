@@ -7,7 +7,8 @@ import numpy as np
 from gguf.constants import GGML_QUANT_SIZES, GGMLQuantizationType as T
 from gguf.quants import dequantize
 
-TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL]
+TYPES = [T.F32, T.F16, T.BF16, T.Q8_0, T.Q4_0, T.Q4_1, T.Q5_0, T.Q5_1, T.Q2_K, T.Q3_K, T.Q4_K, T.Q5_K, T.Q6_K, T.IQ4_NL,
+         T.MXFP4]
 # where the f16 scales lie in a block: random bytes would make some of them infinite or NaN
 SCALES = {T.Q8_0: [0], T.Q4_0: [0], T.Q4_1: [0, 2], T.Q5_0: [0], T.Q5_1: [0, 2], T.Q2_K: [80, 82], T.Q3_K: [108],
           T.Q4_K: [0, 2], T.Q5_K: [0, 2], T.Q6_K: [208], T.IQ4_NL: [0]}
@@ -36,6 +37,8 @@ for t in TYPES:
         raw = f.view(np.uint8).reshape(blocks, 2)
     if t == T.BF16:
         raw[:, 1] = (raw[:, 1] & 0x80) | (raw[:, 1] & 0x3F)
+    if t == T.MXFP4:  # an exponent of 8 bits: one in the middle, one of subnormal numbers
+        raw[:, 0] = [121, 1]
     for at in SCALES.get(t, []):
         # second block: a subnormal scale
         f = np.array([rng.standard_normal() * 0.05, 0], dtype=np.float16)

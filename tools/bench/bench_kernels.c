@@ -30,6 +30,8 @@ static void product_run(const product *p, const bt_kernels *kernels, float *y, c
                         p1);
     else if (p->form == BT_FORM_INT8)
         kernels->matmul8(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p->group, p0, p1);
+    else if (p->form == BT_FORM_MX)
+        kernels->matmul_mx(y, p->n, p->x, p->k, wp, NULL, p->t, p->n, p->k, p0, p1);
     else {
         float *sums = (float *)(void *)(p->scratch + part * bt_form_fp4_sums_bytes(p->t, p->k));
         kernels->fp4_sums(sums, p->x, p->k, p->t, p->k);
@@ -51,12 +53,14 @@ static void product_part(void *ud, size_t part, size_t parts)
     if (p0 < p1) product_run(p, p->kernels, p->y, wp, part, p0, p1);
 }
 
-/* Every 16 bits are a small f16; as codes these bits take all values. */
+/* Every 16 bits are a small f16; as codes these bits take all values, but for MX, whose scales are bytes and
+ * must be small too. */
 static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, size_t n, size_t k, size_t t)
 {
     static const char *const names[] = {[BT_FORM_F16] = BT_KERNEL(matmul),
                                         [BT_FORM_INT8] = BT_KERNEL(matmul8),
-                                        [BT_FORM_FP4] = BT_KERNEL(matmul4)};
+                                        [BT_FORM_FP4] = BT_KERNEL(matmul4),
+                                        [BT_FORM_MX] = BT_KERNEL(matmul_mx)};
     tool_figure f = {.kernel = names[form], .rows = t};
     product p = {.kernels = r->m->kernels, .form = form, .group = group, .t = t, .n = n, .k = k};
     const size_t bytes = product_bytes(&p), panels = bt_matmul_panels(n),
@@ -70,8 +74,9 @@ static bt_err product_figure(tool_kernel_run *r, bt_form form, size_t group, siz
     p.scratch = tool_kernel_bytes(r, r->m->threads * bt_form_fp4_sums_bytes(t, k));
     if (!x || !y || !want || !wp || !p.scratch) return BT_ENOMEM;
     for (size_t i = 0; i < t * k; i++) x[i] = (float)(i * 2654435761u % 2001) * 0.001f - 1;
+    const uint16_t mask = form == BT_FORM_MX ? 0x7f7f : 0xffff;
     for (size_t i = 0; i < p.copies * bytes / 2; i++)
-        wp[i] = (uint16_t)(0x2c00 | ((i % (bytes / 2) * 2654435761u >> 13) & 0x83ff));
+        wp[i] = mask & (uint16_t)(0x2c00 | ((i % (bytes / 2) * 2654435761u >> 13) & 0x83ff));
     p.x = x, p.y = y, p.wp = (uint8_t *)wp;
     product_run(&p, bt_kernels_select("ref"), want, p.wp, 0, p0, panels);
     bt_pool_run(r->m->pool, product_part, &p);
@@ -514,6 +519,8 @@ static bt_err products(tool_kernel_run *r, matrix w, size_t t)
         e = product_figure(r, BT_FORM_INT8, BT_FORM_GROUP, w.n, w.k, t);
     tool_kernel_release(r);
     if (e == BT_OK && t <= 32) e = product_figure(r, BT_FORM_FP4, BT_FORM_GROUP, w.n, w.k, t);
+    tool_kernel_release(r);
+    if (e == BT_OK && t <= 32) e = product_figure(r, BT_FORM_MX, BT_FORM_GROUP, w.n, w.k, t);
     tool_kernel_release(r);
     if (e == BT_OK) e = tool_int_product(r, w.n, w.k, t);
     return e;

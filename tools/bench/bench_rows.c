@@ -51,6 +51,11 @@ static void run_gelu_mul(const rows *e, size_t at, size_t n, void *scratch)
     (void)scratch;
     e->kernels->gelu_mul(F32(e, at), e->x + at, e->g + at, n * e->ld);
 }
+static void run_clamp_mul(const rows *e, size_t at, size_t n, void *scratch)
+{
+    (void)scratch;
+    e->kernels->clamp_mul(F32(e, at), e->x + at, e->g + at, n * e->ld);
+}
 static void run_soft_cap(const rows *e, size_t at, size_t n, void *scratch)
 {
     (void)scratch;
@@ -262,6 +267,7 @@ static const struct {
     {BT_KERNEL(layernorm), "", 4, run_layernorm},
     {BT_KERNEL(gelu), "", 8, run_gelu},
     {BT_KERNEL(gelu_mul), "", 12, run_gelu_mul},
+    {BT_KERNEL(clamp_mul), "", 12, run_clamp_mul},
     {BT_KERNEL(soft_cap), "", 8, run_soft_cap},
     {BT_KERNEL(add), "", 12, run_add},
     {BT_KERNEL(add_scaled), "", 12, run_add_scaled},

@@ -45,6 +45,7 @@ typedef struct job {
     size_t layer, g, dp; /* kv head; padded head_dim */
     size_t g0, g1, each; /* kv heads [g0, g1) go together; query has `each` pairs of g0, then of g0 + 1 and so on */
     float scale, cap;
+    const float *sinks;                 /* of each query head; NULL: none */
     float *block, *acc, *total, *p, *l; /* scratch, see attn_scratch.h; l: 16 lanes of each pair */
     const uint8_t *row[BT_ATTN_BLOCK];  /* the K row of each position of the block */
     float key_scale[BT_ATTN_BLOCK];     /* int8: the scales of K of the block's positions */
@@ -284,6 +285,14 @@ static void add_values(const job *j, size_t i, size_t n, size_t b, size_t count)
     }
 }
 
+/* Begins (tm, tl, total) with a head's sink, where there is one; the next span is then not the first. */
+BT_INLINE void begin_with_sink(float *tm, float *tl, float *total, const float *sink, size_t dp)
+{
+    if (!sink) return;
+    *tm = *sink, *tl = 1;
+    memset(total, 0, dp * sizeof *total);
+}
+
 /* Merges (m, l, acc) of a span into (tm, tl, total); the first span is taken as it is. */
 static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t dp, int first)
 {
@@ -357,13 +366,17 @@ BT_INLINE int sees(const query *s, size_t span) { return s->visible > span && s-
 static void run_job(job *j, float *out, size_t ldo)
 {
     const size_t visible = j->query[j->count - 1].visible, d = j->kv->head_dim;
+    for (size_t i = 0; j->sinks && i < j->count; i++) {
+        query *s = &j->query[i];
+        begin_with_sink(&s->tm, &s->tl, j->total + i * j->dp, j->sinks + s->head, j->dp);
+    }
     for (size_t span = j->query[0].begin / BT_ATTN_SPAN * BT_ATTN_SPAN; span < visible; span += BT_ATTN_SPAN) {
         run_span(j, span, visible);
         for (size_t i = 0; i < j->count; i++) {
             query *s = &j->query[i];
             if (sees(s, span))
                 merge(&s->tm, &s->tl, j->total + i * j->dp, s->m, sum_of(j->l + 16 * i), j->acc + i * j->dp, j->dp,
-                      span <= s->begin);
+                      !j->sinks && span <= s->begin);
         }
     }
     for (size_t i = 0; i < j->count; i++) {
@@ -399,7 +412,7 @@ static void fill_job(job *j, size_t first, size_t h, size_t width, const float *
 
 static void begin_job(job *j, const bt_kv_view *kv, size_t layer, const bt_attn_rule *rule, void *scratch)
 {
-    j->kv = kv, j->layer = layer, j->scale = rule->scale, j->cap = rule->cap;
+    j->kv = kv, j->layer = layer, j->scale = rule->scale, j->cap = rule->cap, j->sinks = rule->sinks;
     j->ahead = (ahead){.price = SIZE_MAX};
     j->dp = attn_padded_dim(kv->head_dim);
     j->block = scratch;
@@ -466,9 +479,10 @@ void BT_VARIANT(bt_attn_merge)(float *out, size_t ldo, const float *part, size_t
     for (size_t pair = 0; pair < t * group; pair++, part += spans * floats) {
         const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1;
         const size_t first = bt_attn_begin(rule, pos0 + row) / BT_ATTN_SPAN;
+        begin_with_sink(&tm, &tl, total, rule->sinks ? rule->sinks + pair % group : NULL, dp);
         for (size_t s = first; s < seen; s++)
             merge(&tm, &tl, total, part[s * floats], part[s * floats + 1], part + s * floats + BT_ATTN_PART_HEAD, dp,
-                  s == first);
+                  !rule->sinks && s == first);
         divide(out + row * ldo + pair % group * d, total, tm, tl, d);
     }
 }

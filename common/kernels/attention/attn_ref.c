@@ -57,6 +57,17 @@ static void span_of(float *m, float *l, float *acc, const float *q, const bt_kv_
     *l = lane[0];
 }
 
+/* Begins a row's (tm, tl, total) with a head's sink. Returns whether there is one, and the next span not the
+ * first. */
+static bool begin_with_sink(float *tm, float *tl, float *total, const bt_attn_rule *rule, size_t head,
+                            size_t d)
+{
+    *tm = rule->sinks ? rule->sinks[head] : 0;
+    *tl = rule->sinks ? 1 : 0;
+    if (rule->sinks) memset(total, 0, d * sizeof *total);
+    return rule->sinks != NULL;
+}
+
 /* Merges (m, l, acc) of a span into (tm, tl, total); the first span is taken as it is. */
 static void merge(float *tm, float *tl, float *total, float m, float l, const float *acc, size_t d, int first)
 {
@@ -81,11 +92,12 @@ void bt_attn_ref(float *out, size_t ldo, const float *q, size_t ldq, const bt_kv
         for (size_t h = h0; h < h1; h++) {
             const float *qh = q + row * ldq + h * d;
             const size_t visible = pos0 + row + 1, begin = bt_attn_begin(rule, pos0 + row);
-            float tm = 0, tl = 0, m, l;
+            float tm, tl, m, l;
+            const bool has_sink = begin_with_sink(&tm, &tl, total, rule, h, d);
             for (size_t s = begin, next; s < visible; s = next) {
                 next = (s / BT_ATTN_SPAN + 1) * BT_ATTN_SPAN;
                 span_of(&m, &l, acc, qh, kv, layer, h / group, s, visible < next ? visible : next, rule);
-                merge(&tm, &tl, total, m, l, acc, d, s == begin);
+                merge(&tm, &tl, total, m, l, acc, d, !has_sink && s == begin);
             }
             const float by = attn_divisor(tm, tl);
             for (size_t i = 0; i < d; i++) out[row * ldo + h * d + i] = total[i] / by;
@@ -188,13 +200,14 @@ void bt_attn_span_ref(float *part, size_t spans, const float *q, size_t ldq, con
 void bt_attn_merge_ref(float *out, size_t ldo, const float *part, size_t spans, size_t t, size_t pos0,
                        size_t group, size_t d, const bt_attn_rule *rule)
 {
-    float total[BT_ATTN_MAX_DIM], tm = 0, tl = 0;
+    float total[BT_ATTN_MAX_DIM], tm, tl;
     for (size_t pair = 0; pair < t * group; pair++, part += spans * attn_part_floats(d)) {
         const size_t row = pair / group, seen = (pos0 + row) / BT_ATTN_SPAN + 1,
                      first = bt_attn_begin(rule, pos0 + row) / BT_ATTN_SPAN;
+        const bool has_sink = begin_with_sink(&tm, &tl, total, rule, pair % group, d);
         for (size_t s = first; s < seen; s++) {
             const float *p = part + s * attn_part_floats(d);
-            merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, s == first);
+            merge(&tm, &tl, total, p[0], p[1], p + BT_ATTN_PART_HEAD, d, !has_sink && s == first);
         }
         const float by = attn_divisor(tm, tl);
         /* NOLINTNEXTLINE(clang-analyzer-core.UndefinedBinaryOperatorResult): seen > 0 */

@@ -5,7 +5,7 @@
 #include <string.h>
 
 /* Where the parts of a group lie in its panel, as forms.h describes; for all files that read or write panels. */
-enum { FORM_FP4_BYTES = 320, FORM_FP4_CODES = 64 };
+enum { FORM_FP4_BYTES = 320, FORM_FP4_CODES = 64, FORM_MX_BYTES = 256 }; /* MX: codes alone */
 
 /* Bytes of an INT8 group. */
 static inline size_t form_int8_bytes(size_t group) { return 32 + 16 * group; }
@@ -18,10 +18,28 @@ static inline uint16_t form_f16_at(const uint8_t *p, size_t output)
     return h;
 }
 
-/* The byte, and the shift in it, of the code of the group's input i in [0, 32) and the panel's output j in [0, 16). */
-static inline size_t form_fp4_byte(size_t i, size_t j)
+/* The byte in 256 bytes of codes, and the shift in it, of the code of the group's input i in [0, 32) and the panel's
+ * output j in [0, 16). */
+static inline size_t form_code_byte(size_t i, size_t j)
 {
-    return FORM_FP4_CODES + i / 8 * 64 + j / 4 * 16 + i / 2 % 2 * 8 + j % 4 * 2 + i % 2;
+    return i / 8 * 64 + j / 4 * 16 + i / 2 % 2 * 8 + j % 4 * 2 + i % 2;
 }
-static inline unsigned form_fp4_shift(size_t i) { return i / 4 % 2 * 4; }
+static inline unsigned form_code_shift(size_t i) { return i / 4 % 2 * 4; }
+
+/* Where the e of a panel's output lie: 16 for each group, behind the codes of all. */
+static inline size_t form_mx_scale(size_t groups, size_t g) { return groups * FORM_MX_BYTES + g * 16; }
+/* d of an e: 2^(e - 128), with the bits of ggml, which gives 255 no meaning of its own. */
+static inline float form_mx_d(uint8_t e)
+{
+    const uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;
+    float d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
+/* q of a code: twice its number in E2M1. */
+static inline int form_mx_q(unsigned code)
+{
+    static const int8_t q[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    return q[code & 15];
+}
 #endif

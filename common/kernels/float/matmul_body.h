@@ -1,6 +1,7 @@
 /* The matrix products over v16. This file has the products of few rows with f16 and int8 weights, and what all forms of
- * weights share. Few rows with FP4 are in forms_body.h, many rows with any form in matmul_many_body.h. Included by
- * matmul_<isa>.c after its simd header and TILE_PANELS, the panels that a tile of many rows covers. No include guard.
+ * weights share. Few rows with FP4 and MX are in forms_body.h, many rows with any form in matmul_many_body.h. Included
+ * by matmul_<isa>.c after its simd header and TILE_PANELS, the panels that a tile of many rows covers. No include
+ * guard.
  *
  * A tile is R rows x P panels of sums in registers. Each output is one fma chain over all of K, and weights are
  * converted on their way. A tile of few rows takes several panels, for enough independent chains. Each panel is a
@@ -16,9 +17,9 @@ enum {
     FEW_ROWS = 4, /* the most rows whose sums for a whole panel fit in registers */
     GROUP = BT_FORM_GROUP,
 };
-/* How a chain ends: F16 at K; INT8_K at K, times a scale; INT8_32 at each group, times a scale; FP4 at each group,
- * times a scale and plus a shift. */
-enum { F16, INT8_K, INT8_32, FP4 };
+/* How a chain ends: F16 at K; INT8_K at K, times a scale; INT8_32 and MX at each group, times a scale; FP4 at
+ * each group, times a scale and plus a shift. */
+enum { F16, INT8_K, INT8_32, FP4, MX };
 
 /* Makes the compiler keep x, which only the end of a group needs, in memory, so that the chains have the registers. */
 #define OUT_OF_REGISTERS(x) __asm__("" : "+m"(x))
@@ -28,7 +29,7 @@ typedef struct product {
     const float *x, *bias, *xs; /* xs: FP4's sums of x, [T, groups] */
     const uint8_t *wp;
     size_t ldy, ldx, t, n, k, p0, p1;
-    size_t panel, groups; /* bytes of a panel; FP4: groups in K */
+    size_t panel, groups; /* bytes of a panel; FP4 and MX: groups in K */
     size_t ahead;         /* bytes to fetch ahead, for few rows (cores.h) */
 } product;
 

@@ -1,15 +1,32 @@
 /* The products of more than FEW_ROWS rows over v16; included in matmul_body.h. No include guard.
  *
  * Tiles of rows run down a panel one after the other; each output is one fma chain. Meanwhile they fetch the next panel
- * from memory. f16 and int8 weights are converted in the tile, where the conversion hides behind the products. FP4 is
- * decoded once for all tiles, CHUNK inputs at a time, into a buffer in the L1 cache. The sums of BLOCK_ROWS rows and
- * BLOCK_PANELS panels wait in memory meanwhile, so that the chunk of x stays in the cache from panel to panel. None of
- * this changes the order of a sum. */
+ * from memory. f16 and int8 weights are converted in the tile, where the conversion hides behind the products. FP4 and
+ * MX are decoded once for all tiles, CHUNK inputs at a time, into a buffer in the L1 cache. The sums of BLOCK_ROWS rows
+ * and BLOCK_PANELS panels wait in memory meanwhile, so that the chunk of x stays in the cache from panel to panel. None
+ * of this changes the order of a sum. */
 enum {
     BLOCK_ROWS = 48,
     BLOCK_PANELS = 8,
-    CHUNK = 128, /* inputs of FP4, whole groups; the other forms take all of K at once */
+    CHUNK = 128, /* inputs of FP4 and MX, whole groups; the other forms take all of K at once */
 };
+
+/* Codes of both forms become floats in the same three steps; `half`: of the last four of 8 inputs. */
+BT_INLINE v16_codes coded_bytes(v16_codes codes, size_t half, const int form)
+{
+    if (form == FP4) return half ? v16_codes_high(codes) : v16_codes_low(codes);
+    return half ? v16_nibbles_high(codes) : v16_nibbles_low(codes);
+}
+BT_INLINE v16_codes coded_low(v16_codes bytes, const int form)
+{
+    return form == FP4 ? v16_words_low(bytes) : v16_mx_low(bytes);
+}
+BT_INLINE v16_codes coded_high(v16_codes bytes, const int form)
+{
+    return form == FP4 ? v16_words_high(bytes) : v16_mx_high(bytes);
+}
+/* Bytes from a group's codes to the next one's. */
+BT_INLINE size_t coded_bytes_of(const int form) { return form == FP4 ? FORM_FP4_BYTES : FORM_MX_BYTES; }
 
 /* How many of `left` rows the next tile takes: even shares, so that no tile has only a row or two. */
 static size_t tile_rows(size_t left)
@@ -46,7 +63,7 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
     const size_t ldx = a->ldx, row = c->row + at, bytes = form == F16 ? 32 : 16;
     const float *x = a->x + row * ldx + c->k0, *w = b->w[0];
     const uint8_t *next = c->next;
-    const bool is_grouped = form == INT8_32 || form == FP4;
+    const bool is_coded = form == FP4 || form == MX, is_grouped = form == INT8_32 || is_coded;
     const size_t stretch = form == INT8_K ? 2 * GROUP : GROUP; /* inputs from one fetch to the next */
     v16 s[2][TILE_ROWS];
     if (!is_grouped)
@@ -61,7 +78,7 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
         for (const size_t end = c->count - k < stretch ? c->count : k + stretch; k < end; k++, codes += bytes) {
             v16 wk[2];
             BT_UNROLL_FOR(size_t p = 0; p < P; p++)
-                wk[p] = form == FP4 ? v16_load(w + p * CHUNK * 16 + k * 16) : weight_load(codes + p * a->panel, form);
+                wk[p] = is_coded ? v16_load(w + p * CHUNK * 16 + k * 16) : weight_load(codes + p * a->panel, form);
             BT_UNROLL_FOR(size_t r = 0; r < R; r++) {
                 const v16 xk = v16_set1(x[r * ldx + k]);
                 BT_UNROLL_FOR(size_t p = 0; p < P; p++) s[p][r] = v16_fma(wk[p], xk, s[p][r]);
@@ -72,7 +89,7 @@ BT_INLINE void block_tile(block *b, const product *a, const chunk *c, size_t at,
                 BT_UNROLL_FOR(size_t p = 0; p < P; p++) {
                     v16 *acc = &b->acc[c->first + p][at + r];
                     const v16 scale =
-                        form == FP4 ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
+                        is_coded ? b->scale[p][g] : v16_from_f16(c->w + p * a->panel + g * form_int8_bytes(GROUP));
                     *acc = v16_fma(scale, s[p][r], *acc);
                     if (form == FP4)
                         *acc =
@@ -99,17 +116,18 @@ BT_INLINE void block_tiles(block *b, const product *a, chunk *c, const int form,
     }
 }
 
-/* Decodes the chunk of one FP4 panel to b->w[p]. */
-static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
+/* Decodes the chunk of one panel of codes to b->w[p]; scales: MX's, of the chunk. */
+BT_INLINE void block_decode(block *b, size_t p, const uint8_t *w, const uint8_t *scales, const chunk *c, const int form)
 {
     float *to = b->w[p];
-    for (size_t k = 0, g = 0; k < c->count; k += GROUP, g++, w += FORM_FP4_BYTES) {
-        fp4_scales(&b->scale[p][g], &b->shift[p][g], w);
+    for (size_t k = 0, g = 0; k < c->count; k += GROUP, g++, w += coded_bytes_of(form)) {
+        if (form == FP4) fp4_scales(&b->scale[p][g], &b->shift[p][g], w);
+        else b->scale[p][g] = v16_load_e8m0(scales + 16 * g);
         for (size_t i = 0; i < GROUP / 8; i++)
-            BT_UNROLL_FOR(int half = 0; half < 2; half++) {
-                const v16_codes codes = v16_codes_load(w + FORM_FP4_CODES + 64 * i);
-                const v16_codes bytes = half ? v16_codes_high(codes) : v16_codes_low(codes);
-                const v16_codes low = v16_words_low(bytes), high = v16_words_high(bytes);
+            BT_UNROLL_FOR(size_t half = 0; half < 2; half++) {
+                const v16_codes codes = v16_codes_load(w + (form == FP4 ? FORM_FP4_CODES : 0) + 64 * i);
+                const v16_codes bytes = coded_bytes(codes, half, form);
+                const v16_codes low = coded_low(bytes, form), high = coded_high(bytes, form);
                 v16_store(to, v16_even(low)), v16_store(to + 16, v16_odd(low));
                 v16_store(to + 32, v16_even(high)), v16_store(to + 48, v16_odd(high));
                 to += 64;
@@ -120,12 +138,13 @@ static void block_decode(block *b, size_t p, const uint8_t *w, const chunk *c)
 /* Adds all of K for panels p .. p + panels - 1 to b->acc. */
 BT_INLINE void block_run(block *b, const product *a, chunk *c, size_t p, size_t panels, const int form)
 {
-    const size_t tiles = (c->rows + TILE_ROWS - 1) / TILE_ROWS, step = form == FP4 ? CHUNK : a->k;
+    const bool is_coded = form == FP4 || form == MX;
+    const size_t tiles = (c->rows + TILE_ROWS - 1) / TILE_ROWS, step = is_coded ? CHUNK : a->k;
     const uint8_t *first = a->wp + p * a->panel + (form == INT8_K ? 32 : 0);
     for (c->k0 = 0; c->k0 < a->k; c->k0 += step) {
         c->count = a->k - c->k0 < step ? a->k - c->k0 : step;
-        const size_t at = c->k0 / GROUP * FORM_FP4_BYTES, groups = (c->count + GROUP - 1) / GROUP;
-        const size_t bytes = form == FP4 ? groups * FORM_FP4_BYTES : a->panel, shares = tiles * groups;
+        const size_t at = c->k0 / GROUP * coded_bytes_of(form), groups = (c->count + GROUP - 1) / GROUP;
+        const size_t bytes = is_coded ? groups * coded_bytes_of(form) : a->panel, shares = tiles * groups;
         c->fetch = ((bytes + shares - 1) / shares + 63) / 64 * 64;
         for (size_t j = 0, wide; j < panels; j += wide) {
             wide = panels - j >= TILE_PANELS ? TILE_PANELS : 1;
@@ -134,7 +153,9 @@ BT_INLINE void block_run(block *b, const product *a, chunk *c, size_t p, size_t 
             c->next = j + wide < panels     ? c->w + wide * a->panel
                       : c->k0 + step < a->k ? first + at + bytes
                                             : first + panels * a->panel;
-            for (size_t i = 0; form == FP4 && i < wide; i++) block_decode(b, i, c->w + i * a->panel, c);
+            for (size_t i = 0; is_coded && i < wide; i++)
+                block_decode(b, i, c->w + i * a->panel,
+                             first + (j + i) * a->panel + form_mx_scale(a->groups, c->k0 / GROUP), c, form);
             if (wide > 1) block_tiles(b, a, c, form, TILE_PANELS);
             else block_tiles(b, a, c, form, 1);
         }
@@ -167,3 +188,4 @@ BT_NOINLINE void many_f16(const product *a) { many_rows(a, F16); }
 BT_NOINLINE void many_int8(const product *a) { many_rows(a, INT8_K); }
 BT_NOINLINE void many_int8_32(const product *a) { many_rows(a, INT8_32); }
 BT_NOINLINE void many_fp4(const product *a) { many_rows(a, FP4); }
+BT_NOINLINE void many_mx(const product *a) { many_rows(a, MX); }

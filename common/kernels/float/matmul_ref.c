@@ -1,5 +1,5 @@
-/* Matrix products over f16, int8 and FP4 weights as plain loops, the specification; and the packing of f16
- * weights. */
+/* Matrix products over f16, int8, FP4 and MX weights as plain loops, the specification; and the packing of
+ * f16 weights. */
 #include "kernels/variant.h"
 #include "kernels/f16.h"
 #include "kernels/float/forms_layout.h"
@@ -85,12 +85,37 @@ void bt_matmul4_ref(float *restrict y, size_t ldy, const float *restrict x, size
                 float s = 0.0f, sum = 0.0f;
                 for (size_t c = 0; c < count; c++) {
                     const float xc = x[row * ldx + i + c];
-                    s = fmaf(fp4_decode(w[form_fp4_byte(c, o % 16)] >> form_fp4_shift(c) & 15), xc, s);
+                    s = fmaf(fp4_decode(w[FORM_FP4_CODES + form_code_byte(c, o % 16)] >> form_code_shift(c) &
+                                        15),
+                             xc, s);
                     sum += xc;
                 }
                 const float d16 = 16.0f * f16_to_f32(form_f16_at(w, o % 16));
                 acc = fmaf(d16, s, acc);
                 acc = fmaf(f16_to_f32(form_f16_at(w + 32, o % 16)) - d16, sum, acc);
+            }
+            y[row * ldy + o] = bias ? bias[o] + acc : acc;
+        }
+}
+
+void bt_matmul_mx_ref(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
+                      const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t p0,
+                      size_t p1)
+{
+    const size_t end = p1 * 16 < n ? p1 * 16 : n, groups = (k + BT_FORM_GROUP - 1) / BT_FORM_GROUP;
+    for (size_t row = 0; row < t; row++)
+        for (size_t o = p0 * 16; o < end; o++) {
+            const uint8_t *w = wp + o / 16 * bt_form_panel_bytes(BT_FORM_MX, BT_FORM_GROUP, k);
+            float acc = 0.0f;
+            for (size_t g = 0; g < groups; g++) {
+                const size_t i = g * BT_FORM_GROUP, count = k - i < BT_FORM_GROUP ? k - i : BT_FORM_GROUP;
+                const uint8_t *codes = w + g * FORM_MX_BYTES;
+                float s = 0.0f;
+                for (size_t c = 0; c < count; c++) {
+                    const unsigned code = codes[form_code_byte(c, o % 16)] >> form_code_shift(c);
+                    s = fmaf((float)form_mx_q(code), x[row * ldx + i + c], s);
+                }
+                acc = fmaf(form_mx_d(w[form_mx_scale(groups, g) + o % 16]), s, acc);
             }
             y[row * ldy + o] = bias ? bias[o] + acc : acc;
         }

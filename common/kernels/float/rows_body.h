@@ -128,6 +128,14 @@ void BT_VARIANT(bt_gelu_mul)(float *y, const float *g, const float *u, size_t co
     }
 }
 
+void BT_VARIANT(bt_clamp_mul)(float *y, const float *g, const float *u, size_t count)
+{
+    for (size_t i = 0; i < count; i += 16) {
+        const size_t n = count - i < 16 ? count - i : 16;
+        v16_store_n(y + i, v16_clamp_mul(v16_load_n(g + i, n), v16_load_n(u + i, n)), n);
+    }
+}
+
 void BT_VARIANT(bt_soft_cap)(float *y, float cap, size_t count)
 {
     const v16 by = v16_set1(cap);

@@ -129,6 +129,16 @@ void bt_gelu_mul_ref(float *y, const float *g, const float *u, size_t count)
     for (size_t i = 0; i < count; i++) y[i] = gelu(g[i]) * u[i];
 }
 
+void bt_clamp_mul_ref(float *y, const float *g, const float *u, size_t count)
+{
+    const float limit = BT_CLAMP_LIMIT;
+    for (size_t i = 0; i < count; i++) {
+        const float a = limit < g[i] ? limit : g[i], high = limit < u[i] ? limit : u[i];
+        const float b = -limit > high ? -limit : high;
+        y[i] = a / (1.0f + bt_exp1(-(a * BT_CLAMP_GAIN))) * (b + 1.0f);
+    }
+}
+
 void bt_soft_cap_ref(float *y, float cap, size_t count)
 {
     for (size_t i = 0; i < count; i++) y[i] = bt_tanh1(y[i] / cap) * cap;

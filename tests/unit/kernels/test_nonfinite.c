@@ -48,6 +48,8 @@ static void row_kernels_have_the_nans_of_ref(void **state)
         nans += same(got, want, n, "add");
         ref->silu_mul(want, x, w, n), v->silu_mul(got, x, w, n);
         nans += same(got, want, n, "silu_mul");
+        ref->clamp_mul(want, x, w, n), v->clamp_mul(got, x, w, n);
+        nans += same(got, want, n, "clamp_mul");
         ref->gelu(want, x, n), v->gelu(got, x, n);
         nans += same(got, want, n, "gelu");
         memcpy(want, x, n * sizeof *x), memcpy(got, x, n * sizeof *x);
@@ -73,15 +75,18 @@ static void products_have_the_nans_of_ref(void **state)
     for (int round = 0; round < 40; round++) {
         const size_t n = 1 + rnd_below(40), k = 32 * (1 + rnd_below(3)), t = 1 + rnd_below(9);
         const size_t panels = bt_matmul_panels(n), bytes = bt_form_panel_bytes(BT_FORM_INT8, 32, k),
-                     bytes4 = bt_form_panel_bytes(BT_FORM_FP4, 32, k);
+                     bytes4 = bt_form_panel_bytes(BT_FORM_FP4, 32, k),
+                     bytes_mx = bt_form_panel_bytes(BT_FORM_MX, 32, k);
         float *x = odd_new(t * k, 200), *w = floats_rnd(n * k, 2), *bias = odd_new(n, 20);
         float *want = floats_new(t * n), *got = floats_new(t * n);
         uint16_t *wp = bytes_new(bt_matmul_packed_elems(n, k) * sizeof *wp, 64);
-        uint8_t *w8 = bytes_new(panels * bytes, 64), *w4 = bytes_new(panels * bytes4, 64);
+        uint8_t *w8 = bytes_new(panels * bytes, 64), *w4 = bytes_new(panels * bytes4, 64),
+                *wx = bytes_new(panels * bytes_mx, 64);
         float *xs = bytes_new(bt_form_fp4_sums_bytes(t, k), 64),
               *xs_ref = bytes_new(bt_form_fp4_sums_bytes(t, k), 64);
         memset(wp, 0, bt_matmul_packed_elems(n, k) * sizeof *wp);
         memset(w8, 0, panels * bytes), memset(w4, 0, panels * bytes4);
+        memset(wx, 0, panels * bytes_mx);
         bt_matmul_pack(wp, w, 0, n, k);
         for (size_t o = 0; o < n; o++)
             for (size_t g = 0; g < k / 32; g++) {
@@ -89,6 +94,7 @@ static void products_have_the_nans_of_ref(void **state)
                 for (size_t i = 0; i < 32; i++) code[i] = (uint8_t)rnd();
                 bt_form_int8_put(w8, 32, k, o, g, bt_f32_to_f16_1(rnd_unit()), (const int8_t *)code, 32);
                 for (size_t i = 0; i < 32; i++) code[i] &= 15;
+                bt_form_mx_put(wx, k, o, g, (uint8_t)(100 + rnd_below(60)), code, 32);
                 bt_form_fp4_put(w4, k, o, g, bt_f32_to_f16_1(rnd_unit()), bt_f32_to_f16_1(rnd_unit()), code,
                                 32);
             }
@@ -103,7 +109,10 @@ static void products_have_the_nans_of_ref(void **state)
         ref->matmul4(want, n, x, k, w4, bias, t, n, k, 0, panels, xs_ref);
         v->matmul4(got, n, x, k, w4, bias, t, n, k, 0, panels, xs);
         nans += same(got, want, t * n, "matmul4");
-        free(x), free(w), free(bias), free(want), free(got), free(wp), free(w8), free(w4), free(xs),
+        ref->matmul_mx(want, n, x, k, wx, bias, t, n, k, 0, panels);
+        v->matmul_mx(got, n, x, k, wx, bias, t, n, k, 0, panels);
+        nans += same(got, want, t * n, "matmul_mx");
+        free(wx), free(x), free(w), free(bias), free(want), free(got), free(wp), free(w8), free(w4), free(xs),
             free(xs_ref);
     }
     assert_true(nans > 100);

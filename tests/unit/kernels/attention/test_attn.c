@@ -35,14 +35,14 @@ static void cache_free(cache *c)
     free(c->pages);
 }
 
-/* One problem of three has no window, and one of three no cap of the scores. */
+/* One problem of three has no window, one of three no cap of the scores, and one of two no sinks. */
 static size_t window_rnd(size_t tokens) { return rnd_below(3) ? 1 + rnd_below(tokens + tokens / 8 + 1) : 0; }
 static float cap_rnd(void) { return (float)rnd_below(3) * 1.5f; }
 
 typedef struct problem {
     cache c;
     size_t t, pos0, heads, d, ldq, ldo, out_count;
-    float *q, *k, *v, *want; /* k, v [pos0 + t, G, D] as they were before rounding */
+    float *q, *k, *v, *want, *sinks; /* k, v [pos0 + t, G, D] as they were before rounding */
     bt_attn_rule rule;
 } problem;
 
@@ -57,13 +57,15 @@ static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t
                  .d = d,
                  .ldq = heads * d + pad,
                  .ldo = heads * d + pad,
-                 .rule = {1.0f / sqrtf((float)d), window_rnd(tokens), cap_rnd()}};
+                 .rule = {1.0f / sqrtf((float)d), window_rnd(tokens), cap_rnd(), NULL}};
     p.q = floats_rnd((t - 1) * p.ldq + heads * d, 20);
     p.k = floats_rnd(tokens * g * d, 20);
     p.v = floats_rnd(tokens * g * d, 6e4f);
     bt_kernels_select("ref")->kv_store(&p.c.view, 1, 0, tokens, p.k, p.v, g * d);
     for (size_t i = 0; i < bt_attn_begin(&p.rule, pos0) * 2; i++) /* rows that nothing sees are no numbers */
         memset(bt_kv_view_row(&p.c.view, 1, i % 2, i / 2, 0), 0xff, p.c.view.token_bytes);
+    p.sinks = floats_rnd(heads, 30);
+    if (rnd_below(2)) p.rule.sinks = p.sinks;
     p.out_count = (t - 1) * p.ldo + heads * d;
     p.want = floats_new(p.out_count);
     void *scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
@@ -75,7 +77,7 @@ static problem problem_new(size_t t, size_t pos0, size_t heads, size_t g, size_t
 static void problem_free(problem *p)
 {
     cache_free(&p->c);
-    free(p->q), free(p->k), free(p->v), free(p->want);
+    free(p->q), free(p->k), free(p->v), free(p->want), free(p->sinks);
 }
 
 static void same_bits(const bt_kernels *kernels, size_t t, size_t pos0, size_t heads, size_t g, size_t d,
@@ -171,9 +173,12 @@ static void spans_apart_and_then_merged_have_the_same_bits(void **state)
                                  s0, s0 + step < spans ? s0 + step : spans, &p.rule, scratch);
                 }
             }
-            for (size_t head = 0; head < g; head++)
+            for (size_t head = 0; head < g; head++) {
+                bt_attn_rule rule = p.rule;
+                if (rule.sinks) rule.sinks += head * group;
                 v->attn_merge(out + head * group * d, p.ldo, part + head * t * group * spans * floats, spans,
-                              t, p.pos0, group, d, &p.rule);
+                              t, p.pos0, group, d, &rule);
+            }
             assert_memory_equal(out, p.want, p.out_count * sizeof *out);
             free(out), free(part), free(scratch);
             problem_free(&p);
@@ -212,7 +217,8 @@ static void ref_agrees_with_softmax_in_double_precision(void **state)
         for (size_t row = 0; row < t; row++)
             for (size_t h = 0; h < heads; h++) {
                 const size_t visible = pos0 + row + 1, window = p.rule.window;
-                double sum = 0, total[256] = {0}, size[256] = {0};
+                double sum = p.rule.sinks ? exp((double)p.rule.sinks[h]) : 0, total[256] = {0},
+                       size[256] = {0};
                 for (size_t j = window && window < visible ? visible - window : 0; j < visible; j++) {
                     double z = 0;
                     for (size_t i = 0; i < d; i++)

@@ -1,12 +1,14 @@
 /* The weight forms of decoding: their layout, what a code is worth (AC-k1, AC-k2), bits of every variant
  * against ref, ref against double precision. */
+#include "model/quant.h"
 #include "tests/helpers/slow.h"
 #include "tests/unit/kernels/variants.h"
 
 #include <math.h>
 
-/* One matrix in either form, with the weights it stands for as doubles, and the size of the terms that the
- * kernel adds up for each. group 0: FP4. */
+/* One matrix in a form, with the weights it stands for as doubles, and the size of the terms that the kernel
+ * adds up for each. group 0: FP4; MX. */
+static const size_t MX = SIZE_MAX;
 typedef struct problem {
     size_t t, n, k, group, ldx, ldy, y_count;
     uint8_t *wp;
@@ -24,12 +26,30 @@ static uint16_t rnd_f16(unsigned exponent)
 
 static size_t panel_bytes(const problem *p)
 {
+    if (p->group == MX) return bt_form_panel_bytes(BT_FORM_MX, 32, p->k);
     return p->group ? bt_form_panel_bytes(BT_FORM_INT8, p->group, p->k)
                     : bt_form_panel_bytes(BT_FORM_FP4, 32, p->k);
 }
 
+/* d's lower byte is e. */
+static void put_mx(problem *p, size_t o, size_t g, uint16_t d, const uint8_t *q)
+{
+    static const double number[8] = {0, 0.5, 1, 1.5, 2, 3, 4, 6};
+    const size_t count = p->k - g * 32 < 32 ? p->k - g * 32 : 32;
+    bt_form_mx_put(p->wp, p->k, o, g, (uint8_t)d, q, count);
+    for (size_t i = 0; i < count; i++) {
+        const size_t at = o * p->k + g * 32 + i;
+        p->w[at] = ldexp(number[q[i] & 7], (int)(uint8_t)d - 127) * (q[i] & 8 ? -1 : 1);
+        p->size[at] = fabs(p->w[at]);
+    }
+}
+
 static void put_group(problem *p, size_t o, size_t g, uint16_t d, uint16_t m, const uint8_t *q)
 {
+    if (p->group == MX) {
+        put_mx(p, o, g, d, q);
+        return;
+    }
     const size_t size = p->group ? p->group : 32, count = p->k - g * size < size ? p->k - g * size : size;
     if (p->group) bt_form_int8_put(p->wp, p->group, p->k, o, g, d, (const int8_t *)q, count);
     else bt_form_fp4_put(p->wp, p->k, o, g, d, m, q, count);
@@ -45,6 +65,10 @@ static void run(const bt_kernels *v, const problem *p, float *y, size_t row, siz
 {
     y += row * p->ldy;
     const float *x = p->x + row * p->ldx;
+    if (p->group == MX) {
+        v->matmul_mx(y, p->ldy, x, p->ldx, p->wp, p->bias, rows, p->n, p->k, p0, p1);
+        return;
+    }
     if (p->group) {
         v->matmul8(y, p->ldy, x, p->ldx, p->wp, p->bias, rows, p->n, p->k, p->group, p0, p1);
         return;
@@ -69,12 +93,12 @@ static problem problem_zero(size_t t, size_t n, size_t k, size_t group, size_t p
 static problem problem_new(size_t t, size_t n, size_t k, size_t group, size_t pad, int with_bias)
 {
     problem p = problem_zero(t, n, k, group, pad);
-    const size_t size = group ? group : 32;
+    const size_t size = group && group != MX ? group : 32;
     uint8_t *q = bytes_new(size, 1);
     for (size_t o = 0; o < n; o++)
         for (size_t g = 0; g * size < k; g++) {
-            for (size_t i = 0; i < size; i++) q[i] = (uint8_t)(rnd() & (group ? 255 : 15));
-            const uint16_t d = rnd_f16(31), m = rnd_f16(31);
+            for (size_t i = 0; i < size; i++) q[i] = (uint8_t)(rnd() & (group && group != MX ? 255 : 15));
+            const uint16_t d = group == MX ? (uint16_t)rnd_below(160) : rnd_f16(31), m = rnd_f16(31);
             put_group(&p, o, g, d, m, q);
         }
     free(q);
@@ -102,6 +126,8 @@ static void a_panel_takes_the_bytes_that_the_header_says(void **state)
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 32, 65), 1664);
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 576, 576), 32 + 16 * 576 + 32);
     assert_int_equal(bt_form_panel_bytes(BT_FORM_INT8, 7, 7), 192);
+    assert_int_equal(bt_form_panel_bytes(BT_FORM_MX, 32, 128), 128 * 16 * 17 / 32);
+    assert_int_equal(bt_form_panel_bytes(BT_FORM_MX, 32, 33), 576); /* 544, rounded up */
     assert_true(bt_form_fp4_sums_bytes(3, 65) >= 3 * 3 * sizeof(float));
     assert_int_equal(bt_form_fp4_sums_bytes(3, 65) % 64, 0);
 }
@@ -109,11 +135,12 @@ static void a_panel_takes_the_bytes_that_the_header_says(void **state)
 static void every_weight_put_is_read_back_and_nothing_else_changes(void **state)
 {
     (void)state;
-    static const size_t shapes[][3] = {{5, 32, 0},   {16, 1, 0},     {17, 33, 0}, {45, 100, 0}, {17, 33, 32},
-                                       {45, 96, 32}, {45, 100, 100}, {3, 33, 33}, {16, 31, 32}};
+    static const size_t shapes[][3] = {{5, 32, 0},   {16, 1, 0},   {17, 33, 0},    {45, 100, 0},
+                                       {17, 33, 32}, {45, 96, 32}, {45, 100, 100}, {3, 33, 33},
+                                       {16, 31, 32}, {5, 32, MX},  {17, 33, MX},   {45, 100, MX}};
     for (size_t s = 0; s < COUNT(shapes); s++) {
         problem p = problem_new(1, shapes[s][0], shapes[s][1], shapes[s][2], 0, 0);
-        const bt_form form = p.group ? BT_FORM_INT8 : BT_FORM_FP4;
+        const bt_form form = p.group == MX ? BT_FORM_MX : p.group ? BT_FORM_INT8 : BT_FORM_FP4;
         for (size_t o = 0; o < p.n; o++)
             for (size_t i = 0; i < p.k; i++)
                 assert_true(bt_form_value(p.wp, form, p.group, p.k, o, i) == (float)p.w[o * p.k + i]);
@@ -144,6 +171,11 @@ static void the_bytes_of_a_group_lie_where_the_header_says(void **state)
     bt_form_int8_put(wp, 32, 64, 6, 1, 0x3c00, s, 32);
     for (size_t i = 0; i < 1088; i++)
         assert_int_equal(wp[i], i == 544 + 13 ? 0x3c : i == 544 + 32 + 21 * 16 + 6 ? 0x80 : 0);
+    free(wp);
+    wp = calloc(1, bt_form_panel_bytes(BT_FORM_MX, 32, 64));
+    bt_form_mx_put(wp, 64, 6, 1, 0x7e, q, 32);
+    for (size_t i = 0; i < 576; i++)
+        assert_int_equal(wp[i], i == 256 + 2 * 64 + 21 ? 0xd0 : i == 512 + 16 + 6 ? 0x7e : 0);
     free(wp);
 }
 
@@ -191,6 +223,32 @@ static void check_codes(const bt_kernels *v) /* AC-k1 */
     problem_free(&p);
 }
 
+/* Every code under every scale is the number of the format, and the bits of the file's type. */
+static void check_mx(const bt_kernels *v)
+{
+    for (unsigned e = 0; e < 256; e++) {
+        problem p = problem_zero(32, 16, 32, MX, 0);
+        uint8_t block[17] = {(uint8_t)e};
+        float file[32];
+        for (size_t i = 0; i < 16; i++) block[1 + i] = (uint8_t)(i | (15 - i) << 4);
+        bt_quant_to_f32(file, block, bt_quant_find(BT_QUANT_MXFP4), 32);
+        for (size_t o = 0; o < 16; o++) {
+            uint8_t q[32];
+            for (size_t i = 0; i < 16; i++) q[i] = (uint8_t)i, q[16 + i] = (uint8_t)(15 - i);
+            put_group(&p, o, 0, (uint16_t)e, 0, q);
+        }
+        run_units(v, &p);
+        for (size_t i = 0; i < 32; i++)
+            for (size_t o = 0; o < 16; o++) {
+                assert_memory_equal(&p.want[i * p.ldy + o], &file[i], sizeof *file);
+                const float read = bt_form_value(p.wp, BT_FORM_MX, 32, 32, o, i);
+                assert_memory_equal(&read, &file[i], sizeof read);
+                if (e < 253) assert_true((double)file[i] == p.w[o * 32 + i]);
+            }
+        problem_free(&p);
+    }
+}
+
 static double ulp_f16(double x)
 {
     int exponent;
@@ -233,15 +291,21 @@ static void ref_decodes_groups_to_asymmetric_int4(void **state)
     (void)state;
     check_groups(ref_kernels());
 }
+static void ref_decodes_every_code_and_scale_of_mxfp4_exactly(void **state)
+{
+    (void)state;
+    check_mx(ref_kernels());
+}
 static void decodes_the_16_codes_to_their_values(void **state) { check_codes(variant_of(state)); }
+static void decodes_every_code_and_scale_of_mxfp4_exactly(void **state) { check_mx(variant_of(state)); }
 static void decodes_groups_to_asymmetric_int4(void **state) { check_groups(variant_of(state)); }
 
 static void ref_agrees_with_double_precision(void **state)
 {
     (void)state;
     for (int round = 0; round < (slow_run() ? 20 : 60); round++) {
-        const size_t k = 1 + rnd_below(200), groups[] = {0, 32, k};
-        problem p = problem_new(1 + rnd_below(5), 1 + rnd_below(40), k, groups[round % 3], 1, round & 1);
+        const size_t k = 1 + rnd_below(200), groups[] = {0, 32, k, MX};
+        problem p = problem_new(1 + rnd_below(5), 1 + rnd_below(40), k, groups[round % 4], 1, round / 4 & 1);
         for (size_t t = 0; t < p.t; t++)
             for (size_t o = 0; o < p.n; o++) {
                 double sum = p.bias ? p.bias[o] : 0, size = fabs(sum);
@@ -279,6 +343,7 @@ static void equals_ref_at_every_number_of_rows(void **state)
     for (size_t t = 1; t <= 33; t++) {
         const size_t k = 1 + rnd_below(600), n = 1 + rnd_below(80);
         same_bits(v, t, n, k, 0), same_bits(v, t, n, k, 32), same_bits(v, t, n, k, k);
+        same_bits(v, t, n, k, MX), same_bits(v, t, 80, 576, MX);
         same_bits(v, t, 80, 576, 0), same_bits(v, t, 80, 576, 32), same_bits(v, t, 80, 576, 576);
     }
 }
@@ -293,6 +358,7 @@ static void equals_ref_around_every_edge_of_groups_and_panels(void **state)
                 same_bits(v, rows[r], outputs[o], inputs[i], 0);
                 same_bits(v, rows[r], outputs[o], inputs[i], 32);
                 same_bits(v, rows[r], outputs[o], inputs[i], inputs[i]);
+                same_bits(v, rows[r], outputs[o], inputs[i], MX);
             }
 }
 
@@ -300,8 +366,9 @@ static void gives_the_same_bits_however_rows_and_panels_are_split(void **state)
 {
     const bt_kernels *v = variant_of(state);
     for (int round = 0; round < (slow_run() ? 30 : 90); round++) {
-        const size_t k = 1 + rnd_below(600), groups[] = {0, 32, k};
-        problem p = problem_new(1 + rnd_below(40), 1 + rnd_below(170), k, groups[round % 3], 5, round & 1);
+        const size_t k = 1 + rnd_below(600), groups[] = {0, 32, k, MX};
+        problem p =
+            problem_new(1 + rnd_below(40), 1 + rnd_below(170), k, groups[round % 4], 5, round / 4 & 1);
         const size_t panels = bt_matmul_panels(p.n);
         float *y = floats_new(p.y_count);
         for (size_t row = 0, rows; row < p.t; row += rows) {
@@ -326,11 +393,13 @@ int main(void)
         cmocka_unit_test(an_f16_weight_is_read_from_the_panels_of_matmul),
         cmocka_unit_test(ref_decodes_the_16_codes_to_their_values),
         cmocka_unit_test(ref_decodes_groups_to_asymmetric_int4),
+        cmocka_unit_test(ref_decodes_every_code_and_scale_of_mxfp4_exactly),
         cmocka_unit_test(ref_agrees_with_double_precision),
     };
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(decodes_the_16_codes_to_their_values),
         cmocka_unit_test(decodes_groups_to_asymmetric_int4),
+        cmocka_unit_test(decodes_every_code_and_scale_of_mxfp4_exactly),
         cmocka_unit_test(equals_ref_at_every_number_of_rows),
         cmocka_unit_test(equals_ref_around_every_edge_of_groups_and_panels),
         cmocka_unit_test(gives_the_same_bits_however_rows_and_panels_are_split),

@@ -52,7 +52,7 @@ static void layernorm_equals_ref_and_works_in_place(void **state)
         }
 }
 
-static void gelu_and_soft_cap_equal_ref_over_the_whole_range(void **state)
+static void pointwise_functions_equal_ref_over_the_whole_range(void **state)
 {
     enum { N = 4001 };
     const bt_kernels *v = variant_of(state);
@@ -66,6 +66,9 @@ static void gelu_and_soft_cap_equal_ref_over_the_whole_range(void **state)
         assert_memory_equal(y, want, sizeof y);
         v->gelu(y, x, N);
         ref_kernels()->gelu(want, x, N);
+        assert_memory_equal(y, want, sizeof y);
+        v->clamp_mul(y, x, x, N);
+        ref_kernels()->clamp_mul(want, x, x, N);
         assert_memory_equal(y, want, sizeof y);
         memcpy(y, x, sizeof y), memcpy(want, x, sizeof want);
         v->soft_cap(y, 30, N);
@@ -287,7 +290,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rmsnorm_equals_ref_and_works_in_place),
         cmocka_unit_test(layernorm_equals_ref_and_works_in_place),
-        cmocka_unit_test(gelu_and_soft_cap_equal_ref_over_the_whole_range),
+        cmocka_unit_test(pointwise_functions_equal_ref_over_the_whole_range),
         cmocka_unit_test(dots_equal_ref),
         cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),
