@@ -144,10 +144,10 @@ void bt_companion_rope(const bt_companion *c, const bt_companion_rows *r, float 
 /* k, v [batch * rows, width]: rows of real tokens, rounded to the views' elements. */
 void bt_companion_kv_store(const bt_companion *c, const bt_companion_rows *r, size_t layer, const float *k,
                            const float *v, size_t width);
-/* The rule of a layer's attention; scale: of q . k. */
-static inline bt_attn_rule bt_companion_rule(const bt_rules *r, float scale, uint32_t layer)
+/* The rule of a layer's attention; scale: of q . k; sinks: the layer's, [heads], or NULL. */
+static inline bt_attn_rule bt_companion_rule(const bt_rules *r, float scale, const float *sinks, uint32_t layer)
 {
-    return (bt_attn_rule){.scale = scale, .window = bt_rules_window(r, layer), .cap = r->score_cap};
+    return (bt_attn_rule){.scale = scale, .window = bt_rules_window(r, layer), .cap = r->score_cap, .sinks = sinks};
 }
 /* out, q [batch * rows, heads * d]; rows of padding become zeros. Where rows = 1, entries one behind the other with the
  * same kv and rising positions (drafts, replayed tokens) go over K and V together; every row is still computed as if it
@@ -207,7 +207,7 @@ void bt_companion_linear(const bt_companion *c, const bt_companion_matrix *m, si
  *   place[used]     uint32, where the row's copy for that expert lies: copies are ordered by expert, then by row
  *   weight[used]    f32, exp(score - greatest) / sum: a softmax over the chosen ones, which is that over all of them
  *                   divided by its sum over the chosen ones; sum: of the chosen, in the order of their numbers
- *   score[experts]  f32, dot(x, router's row)
+ *   score[experts]  f32, dot(x, router's row), plus its bias where there is one
  * No expert that no row chose is read, and a row's numbers depend on no other row. */
 enum { BT_COMPANION_NO_EXPERT = UINT32_MAX };
 typedef struct bt_companion_routes {
@@ -215,9 +215,9 @@ typedef struct bt_companion_routes {
     size_t experts, used;
     uint32_t *begin; /* [experts + 1]: copies [begin[e], begin[e + 1]) are of expert e */
 } bt_companion_routes;
-/* Routes rows x[batch * rows, k] by router[experts, k]: fills r->at and r->begin. */
+/* Routes rows x[batch * rows, k] by router[experts, k] and bias[experts] (NULL: none): fills r->at and r->begin. */
 void bt_companion_route(const bt_companion *c, const bt_companion_rows *rows, const bt_companion_routes *r,
-                        const float *x, const float *router, size_t k);
+                        const float *x, const float *router, const float *bias, size_t k);
 /* y[t * used, k]: the copies of x[t, k]. */
 void bt_companion_gather(const bt_companion *c, const bt_companion_routes *r, float *y, const float *x, size_t t,
                          size_t k);

@@ -114,10 +114,13 @@ static void piece(const attn_job *j, size_t index, size_t n, size_t g0, size_t g
                              j->heads, g0, g1, s0, s1, j->rule, scratch);
     if (atomic_fetch_sub_explicit(&j->c->spans->left[index * j->kv_heads + g0], 1, memory_order_acq_rel) != 1)
         return;
-    for (size_t g = g0; g < g1; g++)
+    for (size_t g = g0; g < g1; g++) {
+        bt_attn_rule rule = *j->rule;
+        if (rule.sinks) rule.sinks += g * group;
         j->c->kernels->attn_merge(j->out + r->row * ld + g * group * j->d, ld,
                                   r->part + g * r->rows * group * spans * bt_attn_part_floats(j->d), spans,
-                                  r->rows, r->pos0, group, j->d, j->rule);
+                                  r->rows, r->pos0, group, j->d, &rule);
+    }
 }
 
 /* Units are taken by whoever is free, from the last to the first: the causal blocks of a chunk cost more

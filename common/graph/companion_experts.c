@@ -11,7 +11,7 @@ typedef struct route_job {
     const bt_companion *c;
     const bt_companion_rows *rows;
     const bt_companion_routes *r;
-    const float *x, *router;
+    const float *x, *router, *bias;
     float *y;
     size_t k;
     bt_pool_range items;
@@ -45,6 +45,7 @@ static void score_part(void *ud, size_t part, size_t parts)
             float *z = r->at + row * ld_of(j->c, r) + 3 * r->used + e;
             if (!is_real(j->rows, row)) continue;
             j->c->kernels->dots(z, j->x + row * ldx, j->router + e * j->k, n, j->k);
+            for (size_t s = 0; j->bias && s < n; s++) z[s] += j->bias[e + s];
         }
 }
 
@@ -120,11 +121,11 @@ static void place(const bt_companion *c, const bt_companion_routes *r, size_t t)
 }
 
 void bt_companion_route(const bt_companion *c, const bt_companion_rows *rows, const bt_companion_routes *r,
-                        const float *x, const float *router, size_t k)
+                        const float *x, const float *router, const float *bias, size_t k)
 {
     const size_t t = rows->batch * rows->rows, pieces = (r->experts + SCORES - 1) / SCORES;
     bt_companion_flush(c);
-    route_job j = {.c = c, .rows = rows, .r = r, .x = x, .router = router, .k = k};
+    route_job j = {.c = c, .rows = rows, .r = r, .x = x, .router = router, .bias = bias, .k = k};
     bt_pool_range_init(&j.items, t * pieces, 1);
     bt_pool_run(bt_companion_pool_for(c, t * r->experts * (k / SCORES)), score_part, &j);
     bt_pool_range_init(&j.items, t, 1);

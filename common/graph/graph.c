@@ -136,6 +136,13 @@ static uint32_t by_expert(builder *b, bt_op_kind kind, const char *name, bt_weig
     return out;
 }
 
+/* The operator of gate and up. */
+static bt_op_kind gating_of(bt_arch a)
+{
+    const bt_arch_ffn by = bt_arch_of(a)->ffn;
+    return by == BT_ARCH_GEGLU ? BT_OP_GELU_MUL : by == BT_ARCH_CLAMP ? BT_OP_CLAMP_MUL : BT_OP_SILU_MUL;
+}
+
 /* The feed-forward block of experts, in as wide as out. */
 static uint32_t experts(builder *b, uint32_t f, const bt_graph_options *opt)
 {
@@ -147,7 +154,7 @@ static uint32_t experts(builder *b, uint32_t f, const bt_graph_options *opt)
     const uint32_t e = by_expert(b, BT_OP_GATHER_ROWS, "e", BT_WEIGHT_NONE, f, r, hp->dim);
     const uint32_t gate = by_expert(b, BT_OP_EXPERTS, "gate", BT_WEIGHT_GATE, e, r, hp->ffn);
     const uint32_t up = by_expert(b, BT_OP_EXPERTS, "up", BT_WEIGHT_UP, e, r, hp->ffn);
-    op(b, BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    op(b, gating_of(hp->arch), BT_WEIGHT_NONE, gate, up, gate);
     if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, gate, 1);
     const uint32_t y = by_expert(b, BT_OP_EXPERTS, "y", BT_WEIGHT_DOWN, gate, r, hp->dim);
     const uint32_t d = tensor(b, "d", BT_TENSOR_ACT, ROWS_SEQ, hp->dim);
@@ -159,12 +166,11 @@ static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt
 {
     const bt_hparams *hp = &b->g->hp;
     if (hp->experts) return experts(b, f, opt);
-    const bt_arch_ffn by = bt_arch_of(hp->arch)->ffn;
     const bool is_gated = bt_arch_is_gated(hp->arch);
     const uint32_t gate = is_gated ? linear(b, "gate", BT_WEIGHT_GATE, f, hp->ffn) : BT_GRAPH_NO_TENSOR;
     const uint32_t up = linear(b, "up", BT_WEIGHT_UP, f, hp->ffn), m = is_gated ? gate : up;
     if (!is_gated) op(b, BT_OP_GELU, BT_WEIGHT_NONE, up, BT_GRAPH_NO_TENSOR, up);
-    else op(b, by == BT_ARCH_GEGLU ? BT_OP_GELU_MUL : BT_OP_SILU_MUL, BT_WEIGHT_NONE, gate, up, gate);
+    else op(b, gating_of(hp->arch), BT_WEIGHT_NONE, gate, up, gate);
     if (opt->rotate_ffn) rotate(b, BT_ROTATION_R4, m, 1);
     return linear(b, "d", BT_WEIGHT_DOWN, m, hp->dim);
 }
@@ -254,7 +260,8 @@ static void weight_shape(const bt_hparams *hp, bt_weight w, uint32_t *n, uint32_
     const uint32_t q = hp->heads * hp->head_dim, kv = hp->kv_heads * hp->head_dim;
     *n = *k = 0;
     switch (w) {
-    case BT_WEIGHT_NONE: break;
+    case BT_WEIGHT_NONE:
+    case BT_WEIGHT_SINKS: break; /* attention's, no operator's weight */
     case BT_WEIGHT_EMBED:
         *n = hp->dim;
         *k = 1;

@@ -22,8 +22,9 @@
  *             graph's edges, always on the companion
  *   price     what its time is made of (bt_op_price)
  *   run       OWN: by functions of its name. Others differ in their kernels alone, NAME in floats, int_NAME16 in
- *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; NORMED: rows
- *             through a norm, whose form in integers is a function of its name
+ *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; GATE: a product
+ *             of gate and up in floats alone; NORMED: rows through a norm, whose form in integers is a function of its
+ *             name
  *
  * FLOATS: its instruction in floats, of the companion and, where it has a class, of the NPU in 16-bit floats. INTEGERS:
  * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
@@ -95,6 +96,9 @@
   FLOATS(  GELU_MUL,    GELU_MUL,      gelu_mul,      20, F32,      F32,  F32,      NONE,       NONE)                \
   INTEGERS(GELU_MUL,    INT_GELU_MUL,  int_gelu_mul,  76, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
                                                                                                                      \
+  OP(CLAMP_MUL,   clamp_mul,   2, 1, 0, 0, PAIR,   NONE,      ACTIVATION, MOVED,     GATE)                           \
+  FLOATS(  CLAMP_MUL,   CLAMP_MUL,     clamp_mul,     26, F32,      F32,  F32,      NONE,       NONE)                \
+                                                                                                                     \
   OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \
   FLOATS(  SELECT_ROWS, SELECT_ROWS,   select_rows,   11, F32,      NONE, F32,      NONE,       NONE)                \
                                                                                                                      \
@@ -135,11 +139,12 @@
  *   QK_NORM      rmsnorm of each head, or of the row as one (heads 1), in place
  *   ROPE         by each row's position, in place
  *   KV_STORE     in[0] k, in[1] v -> kv; rounds; rows of real tokens only
- *   ATTENTION    in[0] q, in[1] kv; causal
+ *   ATTENTION    in[0] q, in[1] kv; causal; with the layer's sinks where it has them
  *   ADD          in[0] + in[1], in place
  *   SILU_MUL     silu(in[0]) * in[1], in place: gate and up
  *   GELU         gelu(in[0]), in place: up, where there is no gate
  *   GELU_MUL     gelu(in[0]) * in[1], in place
+ *   CLAMP_MUL    the clamped SwiGLU of in[0] and in[1] (bt_clamp_mul_fn), in place
  *   SOFT_CAP     tanh(in[0] / logit_cap) * logit_cap, in place: the logits
  *   SELECT_ROWS  the last real row of each sequence, or all rows
  *   ROTATE       rotates each of `heads` blocks, in place

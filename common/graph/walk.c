@@ -181,7 +181,8 @@ static void run_kv_store(const run *r, const bt_step *s, const operands *o)
 
 static void run_attention(const run *r, const bt_step *s, const operands *o)
 {
-    const bt_attn_rule rule = bt_companion_rule(&o->hp->rules, r->w->attn_scale, s->layer);
+    const bt_attn_rule rule =
+        bt_companion_rule(&o->hp->rules, r->w->attn_scale, r->layer->is[BT_WEIGHT_SINKS].vector, s->layer);
     bt_companion_attention(o->c, &o->rows, o->out, o->in0, s->layer, o->hp->heads, o->hp->kv_heads,
                            o->hp->head_dim, &rule);
 }
@@ -222,7 +223,8 @@ static bt_companion_routes routes_of(const run *r, float *at)
 static void run_route(const run *r, const bt_step *s, const operands *o)
 {
     const bt_companion_routes routes = routes_of(r, o->out);
-    bt_companion_route(o->c, &o->rows, &routes, o->in0, vector_of(r, s), s->in_width[0]);
+    bt_companion_route(o->c, &o->rows, &routes, o->in0, vector_of(r, s), r->layer->is[s->weight].matrix.bias,
+                       s->in_width[0]);
 }
 
 static void run_gather_rows(const run *r, const bt_step *s, const operands *o)
@@ -251,6 +253,7 @@ static void run_experts(const run *r, const bt_step *s, const operands *o)
             if (begin[e] == begin[e + 1]) continue;
             w->expert[n++] = (bt_companion_matrix){.y = at(r, s[g].out_at),
                                                    .panels = a->panels + e * a->expert_bytes,
+                                                   .bias = a->bias ? a->bias + e * a->n : NULL,
                                                    .n = a->n,
                                                    .form = a->form,
                                                    .group = a->group,
@@ -282,6 +285,7 @@ static void run_experts(const run *r, const bt_step *s, const operands *o)
         (void)r, (void)s; \
         bt_companion_gated(o->c, o->c->kernels->name, o->out, o->in1, o->t, o->width); \
     }
+#define DEFINE_GATE(name) DEFINE_GATED(name)
 #define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)

@@ -8,21 +8,32 @@
 #include <stdio.h>
 #include <string.h>
 
-#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, base, capped, \
+/* What words of several columns say. */
+#define PAIRS(how)      ((how) == BT_ARCH_ADJACENT ? BT_ARCH_ADJACENT : BT_ARCH_HALVES)
+#define NORMS(around)   ((around) == BT_ARCH_NAMED ? BT_ARCH_BEFORE : (around))
+#define IS_AFTER(norms) ((norms) == BT_ARCH_AFTER)
+#define FIRST(norms)    (IS_AFTER(norms) ? "post_attention_norm" : "attn_norm")
+#define SECOND(norms) \
+    (IS_AFTER(norms) ? "post_ffw_norm" : (norms) == BT_ARCH_NAMED ? "post_attention_norm" : "ffn_norm")
+
+#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, base, scored, \
             mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
-                        .pairs = BT_ARCH_##how, \
+                        .pairs = PAIRS(BT_ARCH_##how), \
+                        .is_smooth = BT_ARCH_##how == BT_ARCH_SMOOTH, \
                         .unrotated = each, \
                         .biases = BT_ARCH_##some, \
                         .qk_norm = BT_ARCH_##normed, \
                         .norm = BT_ARCH_##by, \
-                        .norms = BT_ARCH_##around, \
+                        .norms = NORMS(BT_ARCH_##around), \
+                        .attn_norm = FIRST(BT_ARCH_##around), \
+                        .ffn_norm = SECOND(BT_ARCH_##around), \
                         .matrices = BT_ARCH_##split, \
                         .ffn = BT_ARCH_##between, \
                         .multipliers = BT_ARCH_##scaled, \
                         .windows = seen, \
                         .window_base = base, \
-                        .caps = BT_ARCH_##capped, \
+                        .scores = BT_ARCH_##scored, \
                         .experts = BT_ARCH_##mixed},
 static const bt_arch_info rows[BT_ARCHS] = {BT_ARCH_LIST(ROW)};
 
@@ -39,6 +50,10 @@ bool bt_arch_rotates(bt_arch a, uint32_t layer)
 }
 
 bool bt_arch_is_gated(bt_arch a) { return bt_arch_of(a)->ffn != BT_ARCH_GELU; }
+bool bt_arch_is_product(bt_arch a)
+{
+    return bt_arch_of(a)->ffn == BT_ARCH_SWIGLU || bt_arch_of(a)->ffn == BT_ARCH_GEGLU;
+}
 
 uint32_t bt_arch_norm_elems(bt_arch a, uint32_t dim)
 {

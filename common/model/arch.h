@@ -9,78 +9,87 @@
  * columns say where it is unlike llama:
  *   NAME, name   of bt_arch and of general.architecture. A row's place is its number in packages and model ids: rows
  *                are added at the end, never moved
- *   pairs        what the rotary embedding turns: ADJACENT (2i, 2i+1), HALVES (i, i + rope_dims / 2)
+ *   pairs        what the rotary embedding turns: ADJACENT (2i, 2i+1), HALVES (i, i + rope_dims / 2); SMOOTH, halves,
+ *                and yarn rounds neither end of its ramp (model/rope.h)
  *   unrotated    every so many layers, the last of them has no rotary embedding; 0: all have it
- *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER; ALL: every matrix of a layer has one
+ *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER; ALL: every matrix of a layer has one, of
+ *                experts each, and the router
  *   qk_norm      q and k behind their matrices: NONE, an RMS norm of each head (HEADS) or of the whole row (ROWS)
  *   norm         RMS; MEAN: by mean and variance, with a bias behind each weight
- *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x)); BOTH
+ *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x)); BOTH;
+ *                NAMED, before, the second by the name post_attention_norm
  *   matrices     APART; FUSED: attn_qkv has the rows of q, k and v, ffn_up those of gate and up
  *   ffn          down(f): SWIGLU, f = silu(gate) * up; GEGLU, f = gelu(gate) * up; GELU, f = gelu(up), without a gate;
- *                gelu in the tanh form
+ *                gelu in the tanh form; CLAMP, f = the clamped product of gate and up (bt_clamp_mul_fn)
  *   multipliers  KEYS: the file may have attention.scale, embedding_scale, residual_scale and logit_scale; ROOT: the
  *                embedding times the root of dim, and the file may have attention.scale; ONES
  *   windows      of attention, as long as the file says: 0, none; 1, of all layers, where the file has one; n, of all
  *                layers but every n-th
  *   base         what rope.freq_base_swa, of window layers, is in a file without it; 0: they have that of the others
- *   caps         the soft caps attn_logit_softcapping and final_logit_softcapping: NEVER; ALWAYS
+ *   scores       what attention has beside q . k: PLAIN, nothing; CAPPED, the soft caps attn_logit_softcapping and
+ *                final_logit_softcapping; SINKS, attn_sinks.weight, a score of each head that has no value
  *   experts      the feed-forward block is one of expert_count that each row chooses by itself: NEVER; ALWAYS; MAYBE,
  *                where the file has that key
  * docs/architectures.md has the sources. */
 // clang-format off
 #define BT_ARCH_LIST(ARCH)                                                                                           \
-  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, windows, base, caps,    \
+  /* NAME, name, pairs, unrotated, biases, qk_norm, norm, norms, matrices, ffn, multipliers, windows, base, scores,  \
    * experts */                                                                                                      \
-  ARCH(LLAMA,      llama,      ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 1, 0, NEVER, MAYBE)    \
-  ARCH(QWEN2,      qwen2,      HALVES,   0, ALWAYS, NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
-  ARCH(QWEN3,      qwen3,      HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
-  ARCH(GRANITE,    granite,    ADJACENT, 0, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, KEYS, 0, 0, NEVER, NEVER)    \
-  ARCH(SMOLLM3,    smollm3,    ADJACENT, 4, MAYBE,  NONE,  RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
-  ARCH(OLMO2,      olmo2,      HALVES,   0, NEVER,  ROWS,  RMS,  AFTER,  APART, SWIGLU, ONES, 0, 0, NEVER, NEVER)    \
-  ARCH(PHI3,       phi3,       HALVES,   0, NEVER,  NONE,  RMS,  BEFORE, FUSED, SWIGLU, ONES, 1, 0, NEVER, NEVER)    \
-  ARCH(QWEN3MOE,   qwen3moe,   HALVES,   0, MAYBE,  HEADS, RMS,  BEFORE, APART, SWIGLU, ONES, 0, 0, NEVER, ALWAYS)   \
-  ARCH(STARCODER2, starcoder2, HALVES,   0, ALL,    NONE,  MEAN, BEFORE, APART, GELU,   ONES, 0, 0, NEVER, NEVER)    \
-  ARCH(GEMMA3,     gemma3,     HALVES,   0, NEVER,  HEADS, RMS,  BOTH,   APART, GEGLU,  ROOT, 6, 10000, NEVER, NEVER)\
-  ARCH(GEMMA2,     gemma2,     HALVES,   0, NEVER,  NONE,  RMS,  BOTH,   APART, GEGLU,  ROOT, 2, 0, ALWAYS, NEVER)   \
-  ARCH(GEMMA,      gemma,      HALVES,   0, NEVER,  NONE,  RMS,  BEFORE, APART, GEGLU,  ROOT, 0, 0, NEVER, NEVER)
+  ARCH(LLAMA,     llama,     ADJACENT, 0, MAYBE, NONE, RMS, BEFORE, APART, SWIGLU, ONES, 1, 0,    PLAIN, MAYBE)      \
+  ARCH(QWEN2,     qwen2,     HALVES,  0, ALWAYS, NONE, RMS, BEFORE, APART, SWIGLU, ONES, 0, 0,    PLAIN, NEVER)      \
+  ARCH(QWEN3,     qwen3,     HALVES,  0, MAYBE, HEADS, RMS, BEFORE, APART, SWIGLU, ONES, 0, 0,    PLAIN, NEVER)      \
+  ARCH(GRANITE,   granite,   ADJACENT, 0, MAYBE, NONE, RMS, BEFORE, APART, SWIGLU, KEYS, 0, 0,    PLAIN, NEVER)      \
+  ARCH(SMOLLM3,   smollm3,   ADJACENT, 4, MAYBE, NONE, RMS, BEFORE, APART, SWIGLU, ONES, 0, 0,    PLAIN, NEVER)      \
+  ARCH(OLMO2,     olmo2,     HALVES,  0, NEVER, ROWS, RMS, AFTER, APART, SWIGLU, ONES, 0, 0,    PLAIN, NEVER)        \
+  ARCH(PHI3,      phi3,      HALVES,  0, NEVER, NONE, RMS, BEFORE, FUSED, SWIGLU, ONES, 1, 0,    PLAIN, NEVER)       \
+  ARCH(QWEN3MOE,  qwen3moe,  HALVES,  0, MAYBE, HEADS, RMS, BEFORE, APART, SWIGLU, ONES, 0, 0,    PLAIN, ALWAYS)     \
+  ARCH(STARCODER2, starcoder2, HALVES,  0, ALL,   NONE, MEAN, BEFORE, APART, GELU,  ONES, 0, 0,    PLAIN, NEVER)     \
+  ARCH(GEMMA3,    gemma3,    HALVES,  0, NEVER, HEADS, RMS, BOTH,  APART, GEGLU, ROOT, 6, 10000, PLAIN, NEVER)       \
+  ARCH(GEMMA2,    gemma2,    HALVES,  0, NEVER, NONE, RMS, BOTH,  APART, GEGLU, ROOT, 2, 0,    CAPPED, NEVER)        \
+  ARCH(GEMMA,     gemma,     HALVES,  0, NEVER, NONE, RMS, BEFORE, APART, GEGLU, ROOT, 0, 0,    PLAIN, NEVER)        \
+  ARCH(GPT_OSS,   gpt-oss,   SMOOTH,  0, ALL,   NONE, RMS, NAMED, APART, CLAMP, ONES, 2, 0,    SINKS, ALWAYS)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
 typedef enum bt_arch { BT_ARCH_LIST(BT_ARCH_NUMBER) BT_ARCHS } bt_arch;
 #undef BT_ARCH_NUMBER
 
-typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES } bt_arch_pairs;
+typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES, BT_ARCH_SMOOTH } bt_arch_pairs;
 typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER, BT_ARCH_ALL } bt_arch_has;
 typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS } bt_arch_qk_norm;
 typedef enum bt_arch_norm { BT_ARCH_RMS, BT_ARCH_MEAN } bt_arch_norm;
-typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER, BT_ARCH_BOTH } bt_arch_norms;
+typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER, BT_ARCH_BOTH, BT_ARCH_NAMED } bt_arch_norms;
 typedef enum bt_arch_matrices { BT_ARCH_APART, BT_ARCH_FUSED } bt_arch_matrices;
-typedef enum bt_arch_ffn { BT_ARCH_SWIGLU, BT_ARCH_GELU, BT_ARCH_GEGLU } bt_arch_ffn;
+typedef enum bt_arch_ffn { BT_ARCH_SWIGLU, BT_ARCH_GELU, BT_ARCH_GEGLU, BT_ARCH_CLAMP } bt_arch_ffn;
+typedef enum bt_arch_scores { BT_ARCH_PLAIN, BT_ARCH_CAPPED, BT_ARCH_SINKS } bt_arch_scores;
 
 typedef enum bt_arch_multipliers { BT_ARCH_ONES, BT_ARCH_KEYS, BT_ARCH_ROOT } bt_arch_multipliers;
 
 typedef struct bt_arch_info { /* a row */
     const char *name;
-    bt_arch_pairs pairs;
+    bt_arch_pairs pairs; /* ADJACENT or HALVES */
+    bool is_smooth;
     uint32_t unrotated;
     bt_arch_has biases;
     bt_arch_qk_norm qk_norm;
     bt_arch_norm norm;
-    bt_arch_norms norms;
+    bt_arch_norms norms;              /* BEFORE, AFTER or BOTH */
+    const char *attn_norm, *ffn_norm; /* the names of the blocks' norms; where they have two, of those before them */
     bt_arch_matrices matrices;
     bt_arch_ffn ffn;
     bt_arch_multipliers multipliers;
     uint32_t windows;
     float window_base;
-    bt_arch_has caps;
+    bt_arch_scores scores;
     bt_arch_has experts;
 } bt_arch_info;
 
 const bt_arch_info *bt_arch_of(bt_arch a); /* a < BT_ARCHS */
 /* Whether q and k of a layer are turned by their positions. */
 bool bt_arch_rotates(bt_arch a, uint32_t layer);
-/* Whether the feed-forward blocks have a gate. */
+/* Whether the feed-forward blocks have a gate, and whether what down reads is a product with up. */
 bool bt_arch_is_gated(bt_arch a);
+bool bt_arch_is_product(bt_arch a);
 /* The elements of a norm of rows `dim` wide: its weights, and behind them its biases where it has them. */
 uint32_t bt_arch_norm_elems(bt_arch a, uint32_t dim);
 /* The row of this name, which need not end in NUL; NULL: there is none. *ret: its number. */

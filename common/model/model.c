@@ -219,6 +219,7 @@ static bt_err read_yarn(float *ret_factor, const loading *l)
         (e = read_positive(&r->beta_slow, l, "rope.scaling.yarn_beta_slow", 1.0f, 1e6f)) < 0 ||
         (e = check_yarn_keys(l)) < 0)
         return e;
+    r->is_smooth = l->arch->is_smooth;
     if (r->beta_fast <= r->beta_slow)
         return bt_fail(l->fault, BT_EFORMAT,
                        "%s.rope.scaling.yarn_beta_fast is %g; more than yarn_beta_slow, %g, "
@@ -284,7 +285,7 @@ static bt_err read_multipliers(const loading *l)
     bt_hparams *hp = &l->m->hp;
     bt_multipliers *t = &hp->times;
     const bool has_keys = l->arch->multipliers == BT_ARCH_KEYS,
-               is_root = l->arch->multipliers == BT_ARCH_ROOT, has_caps = l->arch->caps == BT_ARCH_ALWAYS;
+               is_root = l->arch->multipliers == BT_ARCH_ROOT, has_caps = l->arch->scores == BT_ARCH_CAPPED;
     float divisor = 0;
     const struct {
         const char *suffix;
@@ -420,10 +421,19 @@ static bt_err find_experts(loading *l, uint32_t i)
         size_t cols, rows;
     } want[] = {{"ffn_gate_exps.weight", &x->w_gate, hp->dim, hp->ffn},
                 {"ffn_up_exps.weight", &x->w_up, hp->dim, hp->ffn},
-                {"ffn_down_exps.weight", &x->w_down, hp->ffn, hp->dim}};
+                {"ffn_down_exps.weight", &x->w_down, hp->ffn, hp->dim}},
+      biases[] = {{"ffn_gate_inp.bias", &x->b_router, hp->experts, 0},
+                  {"ffn_gate_exps.bias", &x->b_gate, hp->ffn, hp->experts},
+                  {"ffn_up_exps.bias", &x->b_up, hp->ffn, hp->experts},
+                  {"ffn_down_exps.bias", &x->b_down, hp->dim, hp->experts}};
+    const bool has_biases = l->arch->biases == BT_ARCH_ALL;
     char name[KEY_CHARS];
     snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.weight", i);
     bt_err e = find(&x->router, l, name, hp->dim, hp->experts, false);
+    for (size_t k = 0; e == BT_OK && has_biases && k < sizeof biases / sizeof *biases; k++) {
+        snprintf(name, sizeof name, "blk.%u.%s", i, biases[k].suffix);
+        e = find(biases[k].ret, l, name, biases[k].cols, biases[k].rows, false);
+    }
     for (size_t k = 0; e == BT_OK && k < sizeof want / sizeof *want; k++) {
         snprintf(name, sizeof name, "blk.%u.%s", i, want[k].suffix);
         const bt_gguf_tensor *t = bt_gguf_find_tensor(l->g, name);
@@ -509,19 +519,22 @@ static bt_err find_layer(loading *l, uint32_t i)
     const size_t d = hp->dim, f = hp->ffn, e_dim = hp->head_dim, q = (size_t)hp->heads * e_dim,
                  kv = (size_t)hp->kv_heads * e_dim;
     const bool no_norm = !hp->qk_norm, maybe_bias = l->arch->biases == BT_ARCH_MAYBE,
-               is_after = l->arch->norms == BT_ARCH_AFTER, is_both = l->arch->norms == BT_ARCH_BOTH,
+               is_both = l->arch->norms == BT_ARCH_BOTH, has_sinks = l->arch->scores == BT_ARCH_SINKS,
                by_row = l->arch->qk_norm == BT_ARCH_ROWS, has_biases = l->arch->biases != BT_ARCH_NEVER,
                is_fused = l->arch->matrices == BT_ARCH_FUSED, has_parts = is_fused || hp->experts > 0,
                of_rest = l->arch->biases == BT_ARCH_ALL, no_gate = has_parts || !bt_arch_is_gated(hp->arch),
-               by_mean = l->arch->norm == BT_ARCH_MEAN;
+               by_mean = l->arch->norm == BT_ARCH_MEAN, no_bias = !of_rest || hp->experts > 0;
     const bt_gguf_tensor *attn_bias = NULL, *ffn_bias = NULL;
+    char attn_norm[KEY_CHARS], ffn_norm[KEY_CHARS];
+    snprintf(attn_norm, sizeof attn_norm, "%s.weight", l->arch->attn_norm);
+    snprintf(ffn_norm, sizeof ffn_norm, "%s.weight", l->arch->ffn_norm);
     struct {
         const char *suffix;
         const bt_gguf_tensor **ret;
         size_t cols, rows;
         bool optional, is_absent;
     } want[] = {
-        {is_after ? "post_attention_norm.weight" : "attn_norm.weight", &x->attn_norm, d, 0, false, false},
+        {attn_norm, &x->attn_norm, d, 0, false, false},
         {"attn_norm.bias", &attn_bias, d, 0, false, !by_mean},
         {"attn_q.weight", &x->wq, d, q, false, is_fused},
         {"attn_k.weight", &x->wk, d, kv, false, is_fused},
@@ -533,13 +546,14 @@ static bt_err find_layer(loading *l, uint32_t i)
         {"attn_k_norm.weight", &x->k_norm, by_row ? kv : e_dim, 0, no_norm, false},
         {"attn_output.weight", &x->wo, q, d, false, false},
         {"attn_output.bias", &x->bo, d, 0, false, !of_rest},
-        {is_after ? "post_ffw_norm.weight" : "ffn_norm.weight", &x->ffn_norm, d, 0, false, false},
+        {"attn_sinks.weight", &x->sinks, hp->heads, 0, false, !has_sinks},
+        {ffn_norm, &x->ffn_norm, d, 0, false, false},
         {"ffn_norm.bias", &ffn_bias, d, 0, false, !by_mean},
         {"ffn_gate.weight", &x->w_gate, d, f, false, no_gate},
         {"ffn_up.weight", &x->w_up, d, f, false, has_parts},
-        {"ffn_up.bias", &x->b_up, f, 0, false, !of_rest},
+        {"ffn_up.bias", &x->b_up, f, 0, false, no_bias},
         {"ffn_down.weight", &x->w_down, f, d, false, hp->experts > 0},
-        {"ffn_down.bias", &x->b_down, d, 0, false, !of_rest},
+        {"ffn_down.bias", &x->b_down, d, 0, false, no_bias},
         {"post_attention_norm.weight", &x->attn_post_norm, d, 0, false, !is_both},
         {"post_ffw_norm.weight", &x->ffn_post_norm, d, 0, false, !is_both},
     };
@@ -751,28 +765,6 @@ void bt_model_close(bt_model *m)
     free(m->joined);
     free(m->layer);
     free(m);
-}
-
-void bt_model_row_f32(float *y, const bt_gguf_tensor *t, size_t row)
-{
-    bt_quant_to_f32(y, t->data + row * t->row_bytes, bt_quant_find(t->type), (size_t)t->dim[0]);
-}
-
-void bt_model_rope_table(float *cosines, float *sines, const bt_model *m, size_t table, size_t ctx)
-{
-    const double base = (double)(table ? m->hp.window_rope_base : m->hp.rope_base),
-                 scale = table ? 1 : (double)m->hp.rope_scale;
-    const size_t half = m->hp.rope_dims / 2;
-    const double magnitude = (double)m->hp.rope.magnitude;
-    float factor[BT_MODEL_MAX_HEAD_DIM / 2];
-    double freq[BT_MODEL_MAX_HEAD_DIM / 2];
-    if (m->rope_freqs) bt_model_row_f32(factor, m->rope_freqs, 0);
-    bt_rope_frequencies(freq, &m->hp.rope, m->hp.rope_dims, base, scale, m->rope_freqs ? factor : NULL);
-    for (size_t p = 0; p < ctx; p++)
-        for (size_t i = 0; i < half; i++) {
-            cosines[p * half + i] = (float)(magnitude * cos((double)p * freq[i]));
-            sines[p * half + i] = (float)(magnitude * sin((double)p * freq[i]));
-        }
 }
 
 bt_err bt_model_find(char *ret, size_t cap, const char *name, bt_fault *fault)

@@ -93,9 +93,9 @@ float bt_hparams_add(const bt_hparams *hp);
 
 typedef struct bt_layer_tensors { /* NULL where the architecture has none */
     const bt_gguf_tensor *attn_norm, *wq, *wk, *wv, *bq, *bk, *bv, *q_norm, *k_norm, *wo, *bo, *ffn_norm, *w_gate,
-        *w_up, *b_up, *w_down, *b_down, *attn_post_norm, *ffn_post_norm;
+        *w_up, *b_up, *w_down, *b_down, *attn_post_norm, *ffn_post_norm, *sinks, *b_router, *b_gate;
     const bt_gguf_tensor *router; /* of experts, [experts, D]; their matrices are [F, D, experts], twice, and
-                                     [D, F, experts] */
+                                     [D, F, experts], their biases [F, experts] and [D, experts] */
 } bt_layer_tensors;
 
 typedef struct bt_model {
@@ -110,8 +110,8 @@ typedef struct bt_model {
     float *joined;        /* what norms with biases read, owned; else NULL */
     char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim, rope, windows, multipliers and experts of a row: models with equal ids may read each
-                       other's KV */
+                       head_dim, rope, windows, multipliers and experts of a row; sinks and rules of routers are the
+                       architecture's and tensors: models with equal ids may read each other's KV */
     uint64_t param_count, weights_bytes;
 } bt_model;
 

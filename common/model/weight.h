@@ -24,12 +24,13 @@ typedef enum bt_weight {
     BT_WEIGHT_O, /* [D, H*E] */
     BT_WEIGHT_GATE,
     BT_WEIGHT_UP,
-    BT_WEIGHT_DOWN,   /* [F, D], [F, D], [D, F]; so many of each expert, one behind the other */
+    BT_WEIGHT_DOWN,   /* [F, D], [F, D], [D, F]; so many of each expert, one behind the other, and so their biases */
     BT_WEIGHT_OUTPUT, /* [V, D] */
-    BT_WEIGHT_ROUTER, /* [experts, D], in f32 like a norm */
+    BT_WEIGHT_ROUTER, /* [experts, D], in f32 like a norm; its bias is [experts] */
+    BT_WEIGHT_SINKS,  /* [H], in f32 like a norm */
 } bt_weight;
-enum { BT_WEIGHT_COUNT = BT_WEIGHT_ROUTER + 1 }; /* how many names there are */
-const char *bt_weight_name(bt_weight w);         /* "attn_norm", "q", ...; never NULL */
+enum { BT_WEIGHT_COUNT = BT_WEIGHT_SINKS + 1 }; /* how many names there are */
+const char *bt_weight_name(bt_weight w);        /* "attn_norm", "q", ...; never NULL */
 bool bt_weight_is_matrix(bt_weight w);
 bool bt_weight_is_layers(bt_weight w); /* whether each layer has its own */
 /* The file's tensor of a weight and its bias; NULL where the architecture has none. */

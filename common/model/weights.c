@@ -54,19 +54,21 @@ static bt_err attach(bt_weights *w, const bt_weights_plan *p, bt_fault *fault)
         const bt_weights_item *i = &p->item[n];
         bt_weights_layer *l = &w->layer[bt_weight_is_layers(i->which) ? i->layer : layers];
         w->step_bytes += step_bytes(i, &w->model->hp);
+        bt_weights_matrix *matrix = &l->is[i->which].matrix;
+        if (i->bias) matrix->bias = floats_at(w, i->bias_at);
         if (!bt_weight_is_matrix(i->which)) {
             l->is[i->which].vector = floats_at(w, i->at);
             continue;
         }
         const size_t experts = i->tensor->dim[2];
-        l->is[i->which].matrix = (bt_weights_matrix){.form = i->form,
-                                                     .group = i->group,
-                                                     .panels = i->bytes ? w->image + i->at : NULL,
-                                                     .n = i->tensor->dim[1],
-                                                     .k = i->tensor->dim[0],
-                                                     .experts = experts,
-                                                     .expert_bytes = experts > 1 ? i->bytes / experts : 0};
-        if (i->bias) l->is[i->which].matrix.bias = floats_at(w, i->bias_at);
+        *matrix = (bt_weights_matrix){.form = i->form,
+                                      .group = i->group,
+                                      .panels = i->bytes ? w->image + i->at : NULL,
+                                      .bias = matrix->bias,
+                                      .n = i->tensor->dim[1],
+                                      .k = i->tensor->dim[0],
+                                      .experts = experts,
+                                      .expert_bytes = experts > 1 ? i->bytes / experts : 0};
     }
     return BT_OK;
 }

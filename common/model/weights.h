@@ -16,7 +16,7 @@
  *   fp4    Q4_0, Q4_1: FP4 with the file's codes, exact (m = -8 d for Q4_0). Q8_0: INT8 in the file's blocks, exact.
  *          The output matrix of a file that spends more than 5 bits a weight on it: INT8 in blocks of 32. Others: FP4.
  *          A matrix with a scale or minimum that f16 cannot hold (8 d > 65504 for Q4_0): INT8 in blocks of 32, which is
- *          exact for Q4_0
+ *          exact for Q4_0. MXFP4: MX with the file's codes, exact
  * Exact: bt_form_value equals the file's own f32 value. Otherwise each channel or block has:
  *   INT8   d = max |w| / 127 as f16, the next one up where 127 d < max |w|;  q = rint(w / d)
  *   FP4    d = (max - min) / 15 as f16, m = min as f16;  q = clamp(rint((w - m) / d), 0, 15);  d = 0: q = 0
@@ -27,8 +27,8 @@
  * with its hash once for each state of the file (base/checked.h); a file that is damaged, of another version or of
  * another model is made anew. */
 typedef struct bt_weights bt_weights;
-extern const char *const bt_weights_forms[]; /* values of --weights in the order of bt_form, NULL at the end; the first
-                                                is the default */
+extern const char *const bt_weights_forms[]; /* values of --weights in the order of bt_form, of which MX is no value,
+                                                and NULL at the end; the first is the default */
 
 /* Values to take in place of the file's, with the file's shapes: how folded weights reach the float kernels. `begin` is
  * called on the caller's thread before a matrix or a norm vector is read; then `row`, from any thread, fills y[k] with
@@ -76,9 +76,9 @@ bt_err bt_weights_keep(const bt_model *m, const bt_weights_options *options, bt_
 
 typedef struct bt_weights_matrix {
     bt_form form;
-    size_t group;          /* INT8: 32 or k; FP4: 32; F16: 0 */
+    size_t group;          /* INT8: 32 or k; FP4, MX: 32; F16: 0 */
     const uint8_t *panels; /* 64-byte aligned */
-    const float *bias;     /* [n], or NULL */
+    const float *bias;     /* [n], of experts [experts, n]; the router, no matrix, has its own here too; or NULL */
     size_t n, k;
     size_t experts, expert_bytes; /* 1 and 0; or so many matrices, expert_bytes of panels from one to the next */
 } bt_weights_matrix;

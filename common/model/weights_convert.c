@@ -175,6 +175,19 @@ static bool put_q4_1(job *j, size_t n, size_t g, const uint8_t *block)
     return is_finite_f16(d) && is_finite_f16(m);
 }
 
+static bool put_mxfp4(job *j, size_t n, size_t g, const uint8_t *block)
+{
+    const size_t k = j->item->tensor->dim[0];
+    uint8_t q[BT_FORM_GROUP];
+    float w[BT_FORM_GROUP];
+    bool is_finite = true;
+    nibbles(q, block + 1);
+    bt_form_mx_put(j->panels, k, n, g, *block, q, BT_FORM_GROUP);
+    bt_quant_to_f32(w, block, bt_quant_find(BT_QUANT_MXFP4), BT_FORM_GROUP);
+    for (size_t i = 0; i < BT_FORM_GROUP; i++) is_finite &= isfinite(w[i]) != 0;
+    return is_finite;
+}
+
 /* ---- rounded: one group from its values; false where one is not finite ---- */
 
 static bool put_int8(job *j, size_t n, size_t g, const float *w, size_t count, int8_t *q)
@@ -219,9 +232,13 @@ typedef bool put_block(job *j, size_t n, size_t g, const uint8_t *block);
 /* How a block of the file becomes a group as it is. */
 static put_block *exact_put(size_t *ret_block_bytes, const bt_weights_item *i)
 {
-    const bool is_q4_0 = i->tensor->type == BT_QUANT_Q4_0;
     *ret_block_bytes = bt_quant_find(i->tensor->type)->block_bytes;
-    return i->tensor->type == BT_QUANT_Q8_0 ? put_q8_0 : is_q4_0 ? put_q4_0 : put_q4_1;
+    switch (i->tensor->type) {
+    case BT_QUANT_Q8_0: return put_q8_0;
+    case BT_QUANT_Q4_0: return put_q4_0;
+    case BT_QUANT_MXFP4: return put_mxfp4;
+    default: return put_q4_1;
+    }
 }
 
 static bool convert_panel(void *ud, size_t panel, float *scratch)

@@ -29,6 +29,9 @@ static void choose_form(bt_weights_item *i, bt_form form)
         i->is_exact = true;
     } else if (form == BT_FORM_INT8) {
         i->group = i->tensor->dim[0];
+    } else if (type == BT_QUANT_MXFP4) {
+        i->form = BT_FORM_MX;
+        i->is_exact = true;
     } else if (type == BT_QUANT_Q4_0 || type == BT_QUANT_Q4_1) {
         i->is_exact = true;
     } else if (i->which == BT_WEIGHT_OUTPUT && is_finer_than_fp4(i->tensor)) {

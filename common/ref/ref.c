@@ -27,7 +27,8 @@ typedef struct matrix {
 typedef struct ref_layer {
     float *attn_norm, *ffn_norm, *attn_post, *ffn_post, *q_norm, *k_norm; /* NULL where the architecture has
                                                                              none */
-    float *bq, *bk, *bv, *bo, *b_up, *b_down;
+    float *bq, *bk, *bv, *bo, *b_gate, *b_up, *b_down, *b_router; /* of experts one behind the other */
+    float *sinks;                                                 /* [H], or NULL */
     matrix wq, wk, wv, wo, gate, up, down;
     float *router;                     /* [experts, D]; NULL: there are none */
     matrix *gate_of, *up_of, *down_of; /* [experts], in place of gate, up and down */
@@ -171,6 +172,9 @@ static bt_err load_layer(ref_layer *x, bt_ref *r, const bt_layer_tensors *t, bt_
         {&x->bo, t->bo},
         {&x->b_up, t->b_up},
         {&x->b_down, t->b_down},
+        {&x->b_gate, t->b_gate},
+        {&x->b_router, t->b_router},
+        {&x->sinks, t->sinks},
     };
     struct {
         matrix *m;
@@ -222,10 +226,10 @@ void bt_ref_free(bt_ref *r)
     if (!r) return;
     for (uint32_t i = 0; r->layer && i < r->m->hp.layers; i++) {
         ref_layer *x = &r->layer[i];
-        float *const all[] = {x->bo,        x->b_up,     x->b_down, x->attn_norm, x->ffn_norm,
-                              x->attn_post, x->ffn_post, x->q_norm, x->k_norm,    x->bq,
-                              x->bk,        x->bv,       x->wq.w,   x->wk.w,      x->wv.w,
-                              x->wo.w,      x->gate.w,   x->up.w,   x->down.w};
+        float *const all[] = {x->bo,       x->b_up,   x->b_down,   x->attn_norm, x->ffn_norm, x->attn_post,
+                              x->ffn_post, x->q_norm, x->k_norm,   x->bq,        x->bk,       x->bv,
+                              x->wq.w,     x->wk.w,   x->wv.w,     x->wo.w,      x->gate.w,   x->up.w,
+                              x->down.w,   x->b_gate, x->b_router, x->sinks};
         for (size_t k = 0; k < sizeof all / sizeof *all; k++) free(all[k]);
         matrix *const of[] = {x->gate_of, x->up_of, x->down_of};
         for (size_t k = 0; k < sizeof of / sizeof *of; k++) {
@@ -368,6 +372,15 @@ static float gelu(float x)
     return (float)(0.5 * v * (1.0 + tanh(0.79788456080286535588 * (v + 0.044715 * v * v * v))));
 }
 
+/* What stands between gate, up and down. */
+static float gated(bt_arch_ffn ffn, float g, float u)
+{
+    if (ffn == BT_ARCH_GEGLU) return gelu(g) * u;
+    if (ffn != BT_ARCH_CLAMP) return g / (1.0f + expf(-g)) * u;
+    const float a = fminf(g, 7.0f), b = fmaxf(-7.0f, fminf(u, 7.0f));
+    return a / (1.0f + expf(-1.702f * a)) * (b + 1.0f);
+}
+
 static bool is_global(const bt_hparams *hp, size_t layer)
 {
     return !hp->window || (hp->global_every && layer % hp->global_every == hp->global_every - 1);
@@ -437,7 +450,8 @@ static void attend_part(void *ud, size_t part, size_t parts)
                          from = is_global(hp, job->layer) || seen <= hp->window ? 0 : seen - hp->window;
             const float *q = w->q + t * q_width + h * e_dim;
             float *restrict out = w->att + t * q_width + h * e_dim;
-            float max = -INFINITY;
+            const float *sink = w->r->layer[job->layer].sinks;
+            float max = sink ? sink[h] : -INFINITY;
             double sum = 0;
             for (size_t p = from; p < seen; p++) {
                 score[p] = capped(dot(q, keys + p * width, e_dim) * scale, hp->score_cap);
@@ -447,6 +461,7 @@ static void attend_part(void *ud, size_t part, size_t parts)
                 score[p] = expf(score[p] - max);
                 sum += (double)score[p];
             }
+            if (sink) sum += exp((double)(sink[h] - max));
             memset(out, 0, e_dim * sizeof *out);
             for (size_t p = from; p < seen; p++) {
                 const float *restrict v = values + p * width;
@@ -496,19 +511,19 @@ static void store_kv(work *w, size_t layer, size_t first, size_t rows)
         rotate_heads(r, layer, k + t * w->kv->width, hp->kv_heads, l->k_norm, at + t);
 }
 
-/* down(act(gate(h)) * up(h)) */
-static void feed_forward(work *w, float *y, const float *h, size_t rows, const matrix *gate, const matrix *up,
-                         const matrix *down)
+/* down(act(gate(h)) * up(h)), with the layer's matrices, or those of an expert. */
+static void feed_forward(work *w, float *y, const float *h, size_t rows, const ref_layer *l, size_t expert)
 {
-    const size_t ffn = w->r->m->hp.ffn;
-    multiply(w->r, w->gate, ffn, h, rows, gate, NULL);
-    multiply(w->r, w->up, ffn, h, rows, up, NULL);
-    const bool is_gelu = bt_arch_of(w->r->m->hp.arch)->ffn == BT_ARCH_GEGLU;
-    for (size_t i = 0; i < rows * ffn; i++) {
-        const float g = w->gate[i];
-        w->gate[i] = (is_gelu ? gelu(g) : g / (1.0f + expf(-g))) * w->up[i];
-    }
-    multiply(w->r, y, w->r->m->hp.dim, w->gate, rows, down, NULL);
+    const bt_hparams *hp = &w->r->m->hp;
+    const size_t ffn = hp->ffn, dim = hp->dim;
+    const matrix *gate = l->gate_of ? &l->gate_of[expert] : &l->gate,
+                 *up = l->up_of ? &l->up_of[expert] : &l->up,
+                 *down = l->down_of ? &l->down_of[expert] : &l->down;
+    multiply(w->r, w->gate, ffn, h, rows, gate, l->b_gate ? l->b_gate + expert * ffn : NULL);
+    multiply(w->r, w->up, ffn, h, rows, up, l->b_up ? l->b_up + expert * ffn : NULL);
+    for (size_t i = 0; i < rows * ffn; i++)
+        w->gate[i] = gated(bt_arch_of(hp->arch)->ffn, w->gate[i], w->up[i]);
+    multiply(w->r, y, dim, w->gate, rows, down, l->b_down ? l->b_down + expert * dim : NULL);
 }
 
 /* A row's experts by falling score, equal scores by rising number. */
@@ -536,7 +551,8 @@ static void run_experts(work *w, const ref_layer *l, size_t rows)
         const float *h = w->h + t * d;
         float *sum = w->mix + t * d;
         double all = 0;
-        for (size_t e = 0; e < hp->experts; e++) score[e] = dot(h, l->router + e * d, d);
+        for (size_t e = 0; e < hp->experts; e++)
+            score[e] = dot(h, l->router + e * d, d) + (l->b_router ? l->b_router[e] : 0);
         choose(chosen, score, hp->experts, used);
         for (size_t i = 0; i < used; i++) all += exp((double)(score[chosen[i]] - score[chosen[0]]));
         memset(sum, 0, d * sizeof *sum);
@@ -544,7 +560,7 @@ static void run_experts(work *w, const ref_layer *l, size_t rows)
             for (size_t i = 0; i < used; i++) {
                 if (chosen[i] != e) continue;
                 const float share = (float)(exp((double)(score[e] - score[chosen[0]])) / all);
-                feed_forward(w, w->att, h, 1, &l->gate_of[e], &l->up_of[e], &l->down_of[e]);
+                feed_forward(w, w->att, h, 1, l, e);
                 for (size_t o = 0; o < d; o++) sum[o] += share * w->att[o];
             }
     }
@@ -571,7 +587,7 @@ static void run_layer(work *w, size_t layer, size_t first, size_t rows)
 
     read_rows(w, x, l->ffn_norm, rows);
     if (hp->experts) run_experts(w, l, rows);
-    else if (l->gate.w) feed_forward(w, w->h, w->h, rows, &l->gate, &l->up, &l->down);
+    else if (l->gate.w) feed_forward(w, w->h, w->h, rows, l, 0);
     else {
         multiply(r, w->up, hp->ffn, w->h, rows, &l->up, l->b_up);
         for (size_t i = 0; i < rows * hp->ffn; i++) w->up[i] = gelu(w->up[i]);

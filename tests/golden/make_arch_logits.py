@@ -14,7 +14,7 @@ from gguf.quants import dequantize
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
 NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
-                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2", "gemma"]
+                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2", "gemma", "gpt-oss"]
 
 
 def field(r, key, default=None):
@@ -76,6 +76,14 @@ def open_model(path):
         config = transformers.Qwen3MoeConfig(**common, **experts, num_experts=get("expert_count"), norm_topk_prob=True,
                                              moe_intermediate_size=get("feed_forward_length"), decoder_sparse_step=1,
                                              head_dim=get("attention.key_length"), mlp_only_layers=[])
+    elif arch == "gpt-oss":
+        rope = dict(rope_type=get("rope.scaling.type"), rope_theta=get("rope.freq_base"), truncate=False,
+                    factor=get("rope.scaling.factor"),
+                    original_max_position_embeddings=get("rope.scaling.original_context_length"))
+        common.pop("rope_theta")
+        config = transformers.GptOssConfig(**common, **experts, num_local_experts=get("expert_count"),
+                                           head_dim=get("attention.key_length"), rope_parameters=rope,
+                                           sliding_window=get("attention.sliding_window"))
     elif arch == "llama" and get("expert_count"):
         config = transformers.MixtralConfig(**common, **experts, num_local_experts=get("expert_count"),
                                             head_dim=get("attention.key_length"), sliding_window=None)
@@ -100,6 +108,8 @@ def open_model(path):
              "post_attention_norm": "post_attention_layernorm",
              "post_ffw_norm": "post_feedforward_layernorm", "ffn_gate": "mlp.gate_proj", "ffn_down": "mlp.down_proj",
              "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj", "ffn_gate_inp": "mlp.gate"}
+    if arch == "gpt-oss":
+        parts.update(ffn_gate_inp="mlp.router", attn_sinks="self_attn.sinks")
     if arch == "starcoder2":
         parts.update(ffn_up="mlp.c_fc", ffn_down="mlp.c_proj")
     state = {}
@@ -109,11 +119,20 @@ def open_model(path):
             continue
         if arch in ("granite", "smollm3", "llama") and p[-2] in ("attn_q", "attn_k"):
             value = unpermute(value, heads if p[-2] == "attn_q" else groups)
-        state[names.get(name) or f"model.layers.{p[1]}.{parts[p[2]]}.{p[3]}"] = torch.from_numpy(value.copy())
+        own = "" if name.endswith("attn_sinks.weight") else "." + p[-1]
+        state[names.get(name) or f"model.layers.{p[1]}.{parts[p[2]]}{own}"] = torch.from_numpy(value.copy())
     for i in range(get("block_count") if get("expert_count") else 0):
-        gate, up, down = (w[f"blk.{i}.ffn_{m}_exps.weight"] for m in ("gate", "up", "down"))
-        state[f"model.layers.{i}.mlp.experts.gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], 1))
-        state[f"model.layers.{i}.mlp.experts.down_proj"] = torch.from_numpy(down.copy())
+        mlp, of = f"model.layers.{i}.mlp.experts", lambda m, t: w[f"blk.{i}.ffn_{m}_exps.{t}"]
+        gate, up, down = (of(m, "weight") for m in ("gate", "up", "down"))
+        if arch != "gpt-oss":
+            state[f"{mlp}.gate_up_proj"] = torch.from_numpy(np.concatenate([gate, up], 1))
+            state[f"{mlp}.down_proj"] = torch.from_numpy(down.copy())
+            continue
+        weave = lambda a, b: torch.from_numpy(np.stack([a, b], -1).reshape(*a.shape[:-1], -1))
+        state[f"{mlp}.gate_up_proj"] = weave(gate.swapaxes(1, 2), up.swapaxes(1, 2))
+        state[f"{mlp}.gate_up_proj_bias"] = weave(of("gate", "bias"), of("up", "bias"))
+        state[f"{mlp}.down_proj"] = torch.from_numpy(down.swapaxes(1, 2).copy())
+        state[f"{mlp}.down_proj_bias"] = torch.from_numpy(of("down", "bias").copy())
     missing, unknown = model.load_state_dict(state, strict=False)
     left = [m for m in missing if m != "lm_head.weight" and "inv_freq" not in m]
     assert not left and not unknown, (left, unknown)

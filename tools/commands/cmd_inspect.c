@@ -320,9 +320,10 @@ static void print_people(const bt_model *m, const bt_host_shapes *table, const b
     if (rope[0]) printf("rope scaling  %s\n", rope);
     if (h->experts) printf("experts       %u in each layer, %u of a row\n", h->experts, h->experts_used);
     if (h->window && h->global_every)
-        printf("window        %u tokens on all layers but every %uth, rope base %g there\n", h->window,
-               h->global_every, (double)h->window_rope_base);
-    else if (h->window) printf("window        %u tokens on all layers\n", h->window);
+        printf("window        %u tokens on all layers but one of %u", h->window, h->global_every);
+    else if (h->window) printf("window        %u tokens on all layers", h->window);
+    if (h->window_rope_base > 0) printf(", rope base %g there", (double)h->window_rope_base);
+    if (h->window) printf("\n");
     if (bt_arch_of(h->arch)->multipliers != BT_ARCH_ONES)
         printf("multipliers   scores %g, embedding %g, blocks %g, logits %g\n", (double)bt_hparams_scores(h),
                (double)bt_hparams_embed(h), (double)bt_hparams_add(h),

@@ -143,17 +143,18 @@ static bt_err make_bias(bt_compile_job *j, float **ret, bt_pkg_tensor *t, bool i
                         const float *correction, bt_fault *fault)
 {
     const bt_gguf_tensor *bias = bt_weight_bias(j->m, t->layer, (bt_weight)t->weight);
+    const size_t matrices = bt_compile_matrices_of(j, (bt_weight)t->weight), wide = matrices * t->n;
     *ret = NULL;
     if (!bias && !is_corrected) return BT_OK;
     if (j->is_sketch) {
-        t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, NULL, t->n, sizeof **ret);
+        t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, NULL, wide, sizeof **ret);
         return BT_OK;
     }
-    float *v = calloc(t->n, sizeof *v);
-    if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for a bias of %u", t->n);
-    if (bias) bt_model_row_f32(v, bias, 0);
+    float *v = calloc(wide, sizeof *v);
+    if (!v) return bt_fail(fault, BT_ENOMEM, "out of memory for a bias of %zu", wide);
+    for (size_t m = 0; bias && m < matrices; m++) bt_model_row_f32(v + m * t->n, bias, m);
     for (uint32_t n = 0; correction && n < t->n; n++) v[n] += correction[n];
-    t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, t->n, sizeof *v);
+    t->bias = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, wide, sizeof *v);
     *ret = v;
     return BT_OK;
 }

@@ -70,6 +70,8 @@ static void why_not(char *why, const bt_graph *g, size_t at, const bt_profile *p
         snprintf(why, MAX_WHY, "a norm of the whole row");
     else if (op->kind == BT_OP_ATTENTION && g->hp.score_cap > 0)
         snprintf(why, MAX_WHY, "soft caps of scores");
+    else if (op->kind == BT_OP_ATTENTION && bt_arch_of(g->hp.arch)->scores == BT_ARCH_SINKS)
+        snprintf(why, MAX_WHY, "sinks of heads");
     else if (op->kind == BT_OP_ADD && !bt_graph_added(g, at))
         snprintf(why, MAX_WHY, "adds what %s made",
                  g->op[at - 1].kind == BT_OP_MIX_ROWS ? "experts" : "a norm");
@@ -215,7 +217,7 @@ static bool takes_floats(char *why, const bt_graph *g, size_t at, const bt_profi
     const bt_op *op = &g->op[at];
     float most = 0;
     if (!(profile->op[op->kind] & BT_PROFILE_FLOATS)) return false;
-    if (op->kind == BT_OP_ATTENTION && g->hp.score_cap > 0) return false;
+    if (op->kind == BT_OP_ATTENTION && bt_arch_of(g->hp.arch)->scores != BT_ARCH_PLAIN) return false;
     if (!op_max || !is_too_large(op, profile, op_max[at])) return true;
     for (size_t i = 0; i < g->ops; i++)
         if (g->op[i].kind == op->kind && op_max[i] > most) most = op_max[i];

@@ -107,12 +107,16 @@ static bt_err check_rules(const bt_pkg_header *h, bt_fault *fault)
     return BT_OK;
 }
 
-/* Routers, and the numbers of each expert's inputs. */
+/* Sinks, routers, and the numbers of each expert's inputs. */
 static bt_err check_experts(const bt_pkg *p, bt_fault *fault)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
+    if (h->sinks && !has_floats(p, h->sinks, (uint64_t)h->layers * h->heads, true))
+        return bt_fail(fault, BT_EFORMAT, "header: sinks names no constant of finite numbers that fits");
+    if (!h->sinks != (bt_arch_of((bt_arch)h->arch)->scores != BT_ARCH_SINKS))
+        return bt_fail(fault, BT_EFORMAT, "header: sinks are missing, or the architecture has none");
     if (!h->experts)
-        return !h->experts_used && !h->routers && !h->expert_sites
+        return !h->experts_used && !h->routers && !h->expert_sites && !h->router_bias
                    ? BT_OK
                    : bt_fail(fault, BT_EFORMAT,
                              "header: experts 0 says there are none, other fields say there are");
@@ -122,6 +126,11 @@ static bt_err check_experts(const bt_pkg *p, bt_fault *fault)
                        h->experts_used, h->experts);
     if (!has_floats(p, h->routers, (uint64_t)h->layers * h->experts * h->dim, true))
         return bt_fail(fault, BT_EFORMAT, "header: routers names no constant of finite numbers that fits");
+    if (h->router_bias && !has_floats(p, h->router_bias, (uint64_t)h->layers * h->experts, true))
+        return bt_fail(fault, BT_EFORMAT,
+                       "header: router_bias names no constant of finite numbers that fits");
+    if (!h->router_bias != (bt_arch_of((bt_arch)h->arch)->biases != BT_ARCH_ALL))
+        return bt_fail(fault, BT_EFORMAT, "header: router_bias is missing, or the architecture has none");
     const uint64_t count = (uint64_t)h->layers * 2 * h->experts;
     const bt_pkg_expert *all = const_of(p, h->expert_sites, count * sizeof *all);
     if (!all)

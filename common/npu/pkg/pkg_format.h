@@ -15,7 +15,7 @@
 #define BT_PKG_MAGIC   "BATONNPU"
 #define BT_PKG_NONE    UINT32_MAX /* an index that names nothing */
 #define BT_PKG_NOWHERE UINT64_MAX /* an operand that is not in the arena */
-enum { BT_PKG_VERSION = 4, BT_PKG_ALIGN = 64 };
+enum { BT_PKG_VERSION = 5, BT_PKG_ALIGN = 64 };
 /* The limits of a package, each far above what a real one needs; a package beyond one is refused. LIVE: places of one
  * plan alive at once. ALL_INSTS: instructions and places over all programs, which bounds the time of the check.
  * UNPACKED: instructions and places that are unpacked into memory. */
@@ -118,7 +118,10 @@ typedef struct bt_pkg_header { /* 1,024 bytes */
        [layers, experts, dim]. expert_sites: constant, bt_pkg_expert [layers][2][experts], of the inputs of gate and up,
        then of down */
     uint32_t experts, experts_used, routers, expert_sites;
-    uint8_t reserved[44]; /* zero */
+    /* Constants, or 0. router_bias: f32 [layers, experts], added to the routers' scores. sinks: f32 [layers, heads], of
+       attention, which is then the companion's */
+    uint32_t router_bias, sinks;
+    uint8_t reserved[36]; /* zero */
 } bt_pkg_header;
 /* A layer's window (0: it sees all positions), and where its table begins in rope_cos and rope_sin, in elements. */
 uint32_t bt_pkg_window(const bt_pkg_header *h, uint32_t layer);

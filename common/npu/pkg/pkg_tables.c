@@ -80,8 +80,9 @@ void bt_pkg_count_refs(uint32_t *refs, const bt_pkg_header *h, const bt_pkg_tens
     const uint32_t consts = h->consts.count;
     COUNT(h->embed, h->rope_cos, h->rope_sin, h->rope_cos_q15, h->rope_sin_q15, h->r1.h_base, h->r1.sign,
           h->r2.h_base, h->r2.sign);
-    const uint32_t some[] = {h->body_code,  h->body_plan,   h->body_params, h->rope_cos16,
-                             h->rope_sin16, h->recipe_text, h->routers,     h->expert_sites}; /* 0: none */
+    const uint32_t some[] = {h->body_code,   h->body_plan,   h->body_params, h->rope_cos16,
+                             h->rope_sin16,  h->recipe_text, h->routers,     h->expert_sites,
+                             h->router_bias, h->sinks}; /* 0: none */
     for (size_t i = 0; i < sizeof some / sizeof *some; i++)
         if (some[i]) count(refs, consts, &some[i], 1);
     if (h->r4.base) COUNT(h->r4.h_base, h->r4.sign);

@@ -15,7 +15,7 @@ struct bt_fold {
     const bt_kernels *kernels;
     bt_pool *pool;
     bt_arch_norms norms;
-    bool by_mean, is_gated; /* norms have biases; down reads a product with up */
+    bool by_mean, is_product; /* norms have biases; down reads a product with up */
     bt_hadamard r1, r2, r4;
     const float **smooth; /* by site */
     float *gamma;         /* [dim]: norm weights to fold into the chosen matrix */
@@ -44,8 +44,9 @@ bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const b
     f->pool = pool;
     f->norms = bt_arch_of(m->hp.arch)->norms;
     f->by_mean = bt_arch_of(m->hp.arch)->norm == BT_ARCH_MEAN;
-    f->is_gated = bt_arch_is_gated(m->hp.arch);
-    if ((rotations & BT_ROTATION_R1) && f->norms == BT_ARCH_BEFORE && !f->by_mean)
+    f->is_product = bt_arch_is_product(m->hp.arch);
+    if ((rotations & BT_ROTATION_R1) && f->norms == BT_ARCH_BEFORE && !f->by_mean &&
+        bt_arch_of(m->hp.arch)->biases != BT_ARCH_ALL)
         bt_hadamard_init(&f->r1, m->hp.dim, true);
     if (rotations & BT_ROTATION_R2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
     if (rotations & BT_ROTATION_R4) bt_hadamard_init(&f->r4, m->hp.ffn, false);
@@ -83,7 +84,7 @@ bt_graph_options bt_fold_graph(const bt_fold *f)
 
 bool bt_fold_smooths(const bt_fold *f, uint32_t kind)
 {
-    return !(kind == BT_SITE_O || (kind == BT_SITE_DOWN && (f->r4.base || !f->is_gated)) ||
+    return !(kind == BT_SITE_O || (kind == BT_SITE_DOWN && (f->r4.base || !f->is_product)) ||
              ((kind == BT_SITE_QKV || kind == BT_SITE_UP) && f->norms == BT_ARCH_AFTER) ||
              (kind != BT_SITE_DOWN && f->by_mean));
 }

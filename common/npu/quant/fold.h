@@ -28,7 +28,8 @@
  * Where norms stand behind the blocks of a layer (model/arch.h), R1 is off. Where none stands before them, inputs of q,
  * k, v, gate and up, which are the residual stream itself, are not smoothed.
  *
- * Biases of q, k, v are not changed. The same bits on every machine, with any kernels and pool. */
+ * Biases are not changed; where o and down have them, whose output is the stream's, R1 is off. The same bits on every
+ * machine, with any kernels and pool. */
 typedef struct bt_fold bt_fold;
 /* rotations: the wanted bits of bt_rotation. R1 and R2 are off where no matrix has their size (npu/quant/hadamard.h);
  * R4 is refused there, BT_EARG. BT_ENOMEM. m, kernels and pool (may be NULL) are borrowed. */

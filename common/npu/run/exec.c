@@ -211,6 +211,7 @@ static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_gated(c, c->kernels->name, out_of(j, i), bt_exec_at(j, i->in1), bt_exec_rows(j, i), \
                            i->out_width); \
     }
+#define DEFINE_GATE(name) DEFINE_GATED(name)
 #define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)
@@ -256,13 +257,20 @@ static bt_companion_routes routes_of(const bt_exec_job *j, uint64_t at)
                                  .begin = j->routed.begin};
 }
 
+/* The layer's `each` numbers of a constant [layers, each]; index 0: NULL. */
+static const float *of_layer(const bt_exec *x, uint32_t index, uint32_t layer, size_t each)
+{
+    return index ? (const float *)bt_exec_const(x, index) + layer * each : NULL;
+}
+
 static void run_route(bt_exec_job *j, const bt_pkg_inst *i)
 {
     const bt_pkg_header *h = j->x->header;
     const bt_companion_routes r = routes_of(j, i->out);
     const float *routers = bt_exec_const(j->x, h->routers);
     bt_companion_route(&j->x->companion, &j->seqs, &r, bt_exec_at(j, i->in0),
-                       routers + (size_t)i->layer * h->experts * h->dim, i->in_width);
+                       routers + (size_t)i->layer * h->experts * h->dim,
+                       of_layer(j->x, h->router_bias, i->layer, h->experts), i->in_width);
     bt_exec_count_macs(j, i, j->real * i->macs_per_row);
 }
 
@@ -292,7 +300,8 @@ static void attend(bt_exec_job *j, const bt_pkg_inst *i, const bt_pkg_slice *s, 
 {
     const bt_pkg_header *h = j->x->header;
     const size_t at = row * bt_exec_ld_out(i, sizeof(float));
-    const bt_attn_rule rule = bt_companion_rule(&h->rules, h->attn_scale, i->layer);
+    const bt_attn_rule rule =
+        bt_companion_rule(&h->rules, h->attn_scale, of_layer(j->x, h->sinks, i->layer, h->heads), i->layer);
     bt_companion_attention_heads(&j->x->companion, rows, (float *)bt_exec_at(j, i->out) + at,
                                  (const float *)bt_exec_at(j, i->in0) + at, i->layer, s->head,
                                  s->head + s->heads, h->heads, h->kv_heads, h->head_dim, &rule);

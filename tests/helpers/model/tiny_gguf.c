@@ -204,7 +204,8 @@ static void put_half(bytes *b, float f)
 static void put_block(bytes *b, uint32_t type, const int8_t *q, float unit)
 {
     uint8_t out[32];
-    put_half(b, type == BT_QUANT_Q8_0 ? unit : 16 * unit);
+    if (type == BT_QUANT_MXFP4) put(b, &(uint8_t){(uint8_t)(128 + 3 + ilogbf(unit))}, 1);
+    else put_half(b, type == BT_QUANT_Q8_0 ? unit : 16 * unit);
     if (type == BT_QUANT_Q8_0) {
         put(b, q, 32);
         return;
@@ -271,6 +272,19 @@ static void matrix(maker *m, const char *name, uint32_t cols, uint32_t rows, dou
     matrices(m, name, cols, rows, 1, gain);
 }
 
+/* `of` vectors of n as one tensor: around 1 for norms, around 0 for biases. */
+static void vectors(maker *m, const char *name, uint32_t n, uint32_t of, float centre)
+{
+    bytes b = {0};
+    for (uint32_t i = 0; i < n * of; i++)
+        put_f32(&b, centre + (float)(int)(bt_rng_u64(m->s->seed, m->draws++) % 129 - 64) / 256.0f);
+    if (!omitted(m, name))
+        tiny_gguf_tensor(m->w, name, BT_QUANT_F32, (uint64_t[]){n, of}, of > 1 ? 2 : 1, b.p, b.len);
+    free(b.p);
+}
+
+static void vector(maker *m, const char *name, uint32_t n, float centre) { vectors(m, name, n, 1, centre); }
+
 /* A layer's router, in F32 as files have it, and its experts. */
 static void experts(maker *m, uint32_t i)
 {
@@ -288,16 +302,15 @@ static void experts(maker *m, uint32_t i)
     matrices(m, name, s->dim, s->ffn, TINY_GGUF_EXPERTS, 1.5);
     snprintf(name, sizeof name, "blk.%u.ffn_down_exps.weight", i);
     matrices(m, name, s->ffn, s->dim, TINY_GGUF_EXPERTS, 1.5);
-}
-
-/* around 1 for norms, around 0 for biases */
-static void vector(maker *m, const char *name, uint32_t n, float centre)
-{
-    bytes b = {0};
-    for (uint32_t i = 0; i < n; i++)
-        put_f32(&b, centre + (float)(int)(bt_rng_u64(m->s->seed, m->draws++) % 129 - 64) / 256.0f);
-    if (!omitted(m, name)) tiny_gguf_tensor(m->w, name, BT_QUANT_F32, (uint64_t[]){n}, 1, b.p, b.len);
-    free(b.p);
+    if (m->arch->biases != BT_ARCH_ALL) return;
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_inp.bias", i);
+    vectors(m, name, TINY_GGUF_EXPERTS, 1, 0);
+    snprintf(name, sizeof name, "blk.%u.ffn_gate_exps.bias", i);
+    vectors(m, name, s->ffn, TINY_GGUF_EXPERTS, 0);
+    snprintf(name, sizeof name, "blk.%u.ffn_up_exps.bias", i);
+    vectors(m, name, s->ffn, TINY_GGUF_EXPERTS, 0);
+    snprintf(name, sizeof name, "blk.%u.ffn_down_exps.bias", i);
+    vectors(m, name, s->dim, TINY_GGUF_EXPERTS, 0);
 }
 
 static void layer(maker *m, uint32_t i)
@@ -309,7 +322,9 @@ static void layer(maker *m, uint32_t i)
                is_gated = m->arch->ffn != BT_ARCH_GELU, norms = m->arch->qk_norm != BT_ARCH_NONE,
                by_head = m->arch->qk_norm == BT_ARCH_HEADS, before = m->arch->norms != BT_ARCH_AFTER,
                after = m->arch->norms != BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART,
-               dense = !m->has_experts;
+               dense = !m->has_experts, sinks = m->arch->scores == BT_ARCH_SINKS;
+    char ffn_norm[64];
+    snprintf(ffn_norm, sizeof ffn_norm, "%s.weight", m->arch->ffn_norm);
     const struct {
         const char *suffix;
         uint32_t cols, rows;
@@ -330,13 +345,14 @@ static void layer(maker *m, uint32_t i)
         {"attn_output.weight", q, s->dim, 1.5f, true},
         {"attn_output.bias", s->dim, 0, 0.0f, of_all},
         {"post_attention_norm.weight", s->dim, 0, 1.0f, after},
-        {"ffn_norm.weight", s->dim, 0, 1.0f, before},
+        {"attn_sinks.weight", s->heads, 0, 2.0f, sinks},
+        {ffn_norm, s->dim, 0, 1.0f, before},
         {"ffn_norm.bias", s->dim, 0, 0.0f, by_mean},
         {"ffn_gate.weight", s->dim, s->ffn, 1.5f, apart && dense && is_gated},
         {"ffn_up.weight", s->dim, apart ? s->ffn : 2 * s->ffn, 1.5f, dense},
-        {"ffn_up.bias", s->ffn, 0, 0.0f, of_all},
+        {"ffn_up.bias", s->ffn, 0, 0.0f, of_all && dense},
         {"ffn_down.weight", s->ffn, s->dim, 1.5f, dense},
-        {"ffn_down.bias", s->dim, 0, 0.0f, of_all},
+        {"ffn_down.bias", s->dim, 0, 0.0f, of_all && dense},
         {"post_ffw_norm.weight", s->dim, 0, 1.0f, after},
     };
     for (size_t k = 0; k < sizeof list / sizeof *list; k++) {
@@ -470,13 +486,19 @@ static void hyper_parameters(const maker *m)
         {"embedding_scale", 0.75f, m->arch->multipliers == BT_ARCH_KEYS},
         {"residual_scale", 0.375f, m->arch->multipliers == BT_ARCH_KEYS},
         {"logit_scale", 3.0f, m->arch->multipliers == BT_ARCH_KEYS},
-        {"attn_logit_softcapping", 2.0f, m->arch->caps == BT_ARCH_ALWAYS},
-        {"final_logit_softcapping", 12.0f, m->arch->caps == BT_ARCH_ALWAYS},
+        {"attn_logit_softcapping", 2.0f, m->arch->scores == BT_ARCH_CAPPED},
+        {"final_logit_softcapping", 12.0f, m->arch->scores == BT_ARCH_CAPPED},
+        {"rope.scaling.factor", 4.0f, m->arch->is_smooth},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(name, sizeof name, "%s.%s", arch, numbers[i].suffix);
         if (numbers[i].present && !omitted(m, name)) tiny_gguf_f32(m->w, name, numbers[i].v);
     }
+    if (!m->arch->is_smooth) return;
+    snprintf(name, sizeof name, "%s.rope.scaling.type", arch);
+    if (!omitted(m, name)) tiny_gguf_str(m->w, name, "yarn");
+    snprintf(name, sizeof name, "%s.rope.scaling.original_context_length", arch);
+    if (!omitted(m, name)) tiny_gguf_u32(m->w, name, s->ctx / 4);
 }
 
 /* part of parts; parts 0: the whole. ret_data (may be NULL): where the data is, before which a file has the

@@ -9,7 +9,8 @@
  * with random weights, and a small tokeniser that works. Multipliers are 0.2 (scores), 0.75 (embedding), 0.375 (blocks)
  * and 1/3 (logits). The same spec gives the same bytes on every machine. Weights are small integers times a power of
  * two, so that F32, F16, BF16 and Q8_0 files of one seed hold exactly the same values (Q4_0 and Q4_1: the upper four
- * bits of them). Failures of the helper itself (out of memory, a bad spec) abort the test program. */
+ * bits of them; MXFP4: values of its own by these bits). Failures of the helper itself (out of memory, a bad spec)
+ * abort the test program. */
 
 /* ---- writing any GGUF: keys first, then tensors; the bytes are made by tiny_gguf_finish ---- */
 typedef struct tiny_gguf tiny_gguf;
@@ -37,8 +38,8 @@ enum { TINY_GGUF_WINDOW = 24 };
 typedef struct tiny_gguf_spec {
     const char *arch; /* of model/arch.h, or mixtral; tensors as of llama where it is no such name */
     uint32_t layers, dim, heads, kv_heads, head_dim, ffn, vocab, ctx;
-    uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30; a matrix whose rows are
-                      no multiple of the block is F32 */
+    uint32_t type; /* ggml type of the matrices: F32 0, F16 1, Q4_0 2, Q4_1 3, Q8_0 8, BF16 30, MXFP4 39; a matrix whose
+                      rows are no multiple of the block is F32 */
     bool tied, rope_freqs, qkv_bias; /* where the architecture may have biases; qwen2 always has them */
     uint32_t window;                 /* of window layers, where the architecture may have them; 0: TINY_GGUF_WINDOW
                                         where it always has, else no such key */

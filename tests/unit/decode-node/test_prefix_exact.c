@@ -445,6 +445,7 @@ static void nor_where_window_pages_go_back(void **state)
     run("gemma3", 14, 1, 40);
     run("llama", 15, 2, 9);
     run("phi3", 16, 1, 32);
+    run("gpt-oss", 17, 2, 24);
 }
 
 int main(void)

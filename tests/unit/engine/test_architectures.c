@@ -130,12 +130,15 @@ static void decoding_is_near_the_reference_and_drafts_change_no_bit(void **state
         const char *weights;
         uint32_t type;
         float f16_kv, int8_kv;
-    } forms[] = {{"f16", 1, 0.005f, 0.05f}, {"int8", 8, 0.005f, 0.05f}, {"fp4", 3, 0.005f, 0.05f}};
-    enum { DRAFTS = 10 };
-    for (int i = 0; i < CASES * 6; i++) {
-        tiny_gguf_spec s = spec_of(i / 6);
-        const size_t form = (size_t)i % 3;
-        const uint32_t elem = i / 3 % 2 ? 1 : 2;
+    } forms[] = {{"f16", 1, 0.005f, 0.05f},
+                 {"int8", 8, 0.005f, 0.05f},
+                 {"fp4", 3, 0.005f, 0.05f},
+                 {"fp4", 39, 0.005f, 0.05f}};
+    enum { DRAFTS = 10, FORMS = sizeof forms / sizeof *forms };
+    for (int i = 0; i < CASES * FORMS * 2; i++) {
+        tiny_gguf_spec s = spec_of(i / FORMS / 2);
+        const size_t form = (size_t)i % FORMS;
+        const uint32_t elem = i / FORMS % 2 ? 1 : 2;
         char used[64];
         s.type = forms[form].type;
         if (elem == 1) choose_all(&s, used);
@@ -275,44 +278,59 @@ static void each_multiplier_and_each_cap_decides_something(void **state)
     }
 }
 
-static void add_eps(tiny_gguf *w, void *ud) { tiny_gguf_f32(w, ud, 0.5f); }
+/* A tensor or a key in place of the file's own; n 0: a key of 0.5. */
+typedef struct replacement {
+    bt_arch arch;
+    const char *name;
+    uint64_t n, of; /* of zeros, or of sinks that no score comes near */
+} replacement;
 
-/* Zeros in place of a bias. */
-static void add_bias(tiny_gguf *w, void *ud)
+static void replace(tiny_gguf *w, void *ud)
 {
-    static const float zeros[96];
-    const char *name = ud;
-    tiny_gguf_tensor(w, name, 0,
-                     (uint64_t[]){strstr(name, "ffn_up")   ? 96
-                                  : strstr(name, "attn_k") ? 32
-                                                           : 64},
-                     1, zeros, sizeof zeros);
+    static float values[96 * TINY_GGUF_EXPERTS];
+    const replacement *r = ud;
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        values[i] = strstr(r->name, "sinks") ? -80 : 0;
+    if (!r->n) tiny_gguf_f32(w, r->name, 0.5f);
+    else
+        tiny_gguf_tensor(w, r->name, 0, (uint64_t[]){r->n, r->of}, r->of > 1 ? 2 : 1, values,
+                         r->n * r->of * sizeof *values);
 }
 
-static void each_bias_and_the_eps_of_starcoder2_decide_something(void **state)
+static void each_bias_eps_and_sink_decides_something(void **state)
 {
     (void)state;
-    static const char *const names[] = {"starcoder2.attention.layer_norm_epsilon",
-                                        "output_norm.bias",
-                                        "blk.1.attn_norm.bias",
-                                        "blk.1.ffn_norm.bias",
-                                        "blk.1.attn_q.bias",
-                                        "blk.1.attn_k.bias",
-                                        "blk.1.attn_output.bias",
-                                        "blk.1.ffn_up.bias",
-                                        "blk.1.ffn_down.bias"};
-    tiny_gguf_spec s = spec_of(BT_ARCH_STARCODER2);
-    world w = begin(&s);
-    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        s.omit = names[i];
-        s.extra = i ? add_bias : add_eps;
-        s.ud = (void *)(uintptr_t)names[i];
+    enum { E = TINY_GGUF_EXPERTS };
+    static const replacement all[] = {{BT_ARCH_STARCODER2, "starcoder2.attention.layer_norm_epsilon", 0, 0},
+                                      {BT_ARCH_STARCODER2, "output_norm.bias", 64, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.attn_norm.bias", 64, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.ffn_norm.bias", 64, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.attn_q.bias", 64, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.attn_k.bias", 32, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.attn_output.bias", 64, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.ffn_up.bias", 96, 1},
+                                      {BT_ARCH_STARCODER2, "blk.1.ffn_down.bias", 64, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.1.attn_q.bias", 64, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.1.attn_output.bias", 64, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.0.attn_sinks.weight", 4, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.1.attn_sinks.weight", 4, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.1.ffn_gate_inp.bias", E, 1},
+                                      {BT_ARCH_GPT_OSS, "blk.1.ffn_gate_exps.bias", 96, E},
+                                      {BT_ARCH_GPT_OSS, "blk.1.ffn_up_exps.bias", 96, E},
+                                      {BT_ARCH_GPT_OSS, "blk.1.ffn_down_exps.bias", 64, E},
+                                      {BT_ARCH_GPT_OSS, "gpt-oss.rope.scaling.factor", 0, 0}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        tiny_gguf_spec s = spec_of(all[i].arch);
+        world w = begin(&s);
+        s.omit = all[i].name;
+        s.extra = replace;
+        s.ud = (void *)(uintptr_t)&all[i];
         world other = begin(&s);
-        if (!(off(other.oracle, w.oracle, w.vocab) > 0.001f)) fail_msg("%s decides nothing", names[i]);
+        if (!(off(other.oracle, w.oracle, w.vocab) > 0.001f)) fail_msg("%s decides nothing", all[i].name);
         assert_memory_not_equal(other.kit.model->id, w.kit.model->id, sizeof w.kit.model->id);
         end(&other);
+        end(&w);
     }
-    end(&w);
 }
 
 /* With the same weights as llama: a layer without rotary embedding. */
@@ -384,22 +402,28 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         const tiny_gguf_spec s = spec_of(a);
         const bt_arch_info *arch = bt_arch_of((bt_arch)a);
         const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
-                   by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->caps == BT_ARCH_ALWAYS;
-        const bool has_experts = tiny_gguf_has_experts(s.arch);
+                   by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->scores == BT_ARCH_CAPPED;
+        const bool has_experts = tiny_gguf_has_experts(s.arch), has_sinks = arch->scores == BT_ARCH_SINKS,
+                   is_clamped = arch->ffn == BT_ARCH_CLAMP, is_long = arch->is_smooth;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
-        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count,
-                         2 * is_after + 2 * by_mean + by_row + 2 * has_caps + 2 * has_experts);
+        assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, 2 * is_after + 2 * by_mean + by_row +
+                                                                     2 * has_caps + 2 * has_experts +
+                                                                     has_sinks + is_clamped + is_long);
         assert_int_equal(lists(pkg, "rmsnorm", "rows are routed in floats"), has_experts);
         assert_int_equal(lists(pkg, "add", "adds what experts made"), has_experts);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
         assert_int_equal(lists(pkg, "add", "adds what a norm made"), is_after);
         assert_int_equal(lists(pkg, "qk_norm", "a norm of the whole row"), by_row);
         assert_int_equal(lists(pkg, "attention", "soft caps of scores"), has_caps);
+        assert_int_equal(lists(pkg, "attention", "sinks of heads"), has_sinks);
+        assert_int_equal(lists(pkg, "clamp_mul", "no form in integers"), is_clamped);
+        assert_int_equal(lists(pkg, "rope", "cos and sin times 1.13863, integer tables hold up to 1"),
+                         is_long);
         assert_int_equal(lists(pkg, "soft_cap", "no form in integers"), has_caps);
         assert_int_equal(lists(pkg, "layernorm", "no form in integers"), by_mean);
         assert_int_equal(lists(pkg, "gelu", "no form in integers"), by_mean);
-        assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after && !by_mean);
+        assert_int_equal(bt_pkg_header_of(pkg)->r1.base != 0, !is_after && arch->biases != BT_ARCH_ALL);
         bt_pkg_close(pkg);
         engine_kit_done(&kit);
     }
@@ -501,7 +525,7 @@ int main(void)
         cmocka_unit_test(how_many_experts_a_row_has_decides_something),
         cmocka_unit_test(steps_read_only_the_experts_that_their_rows_chose),
         cmocka_unit_test(recipes_that_experts_cannot_follow_are_refused_by_name),
-        cmocka_unit_test(each_bias_and_the_eps_of_starcoder2_decide_something),
+        cmocka_unit_test(each_bias_eps_and_sink_decides_something),
         cmocka_unit_test(what_has_no_form_in_integers_stays_on_the_companion_by_name),
         cmocka_unit_test(fused_matrices_are_split_where_they_lie),
     };

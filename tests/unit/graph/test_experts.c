@@ -34,7 +34,7 @@ static void route(world *w, const float *x, size_t valid)
 {
     const bt_companion_seq seq = {.valid = valid};
     const bt_companion_rows rows = {.seq = &seq, .batch = 1, .rows = ROWS};
-    bt_companion_route(&w->c, &rows, &w->r, x, router, K);
+    bt_companion_route(&w->c, &rows, &w->r, x, router, NULL, K);
 }
 
 static const uint32_t *numbers(const world *w, size_t row)

@@ -273,6 +273,8 @@ static const struct {
     {"starcoder2", NULL, {"starcoder2.logit_scale", 0, 2, NULL, {0}}, BT_EVERSION, "starcoder2.logit_scale"},
     {"olmo2", NULL, {"blk.0.ffn_norm.bias", 0, 0, NULL, {64, 0}}, BT_EVERSION, "'blk.0.ffn_norm.bias'"},
     {"llama", NULL, {"llama.rope.scaling.finetuned", 0, 0, "x", {0}}, BT_EFORMAT, "finetuned"},
+    {"llama", NULL, {"blk.0.attn_sinks.weight", 0, 0, NULL, {4, 0}}, BT_EVERSION, "attn_sinks"},
+    {"gpt-oss", NULL, {"gpt-oss.rope.freq_base_swa", 0, 500, NULL, {0}}, BT_EVERSION, "freq_base_swa"},
 };
 
 static void tensors_of_another_architecture_are_refused_by_name(void **state)
@@ -403,6 +405,28 @@ static void every_second_layer_of_gemma2_has_a_window(void **state)
     tiny_model large = accept(&s);
     assert_true(fabsf(bt_hparams_scores(&large.m->hp) - 0.17677669f) < 1e-6f);
     tiny_model_close(&large);
+}
+
+/* A bias for every matrix, a sink for every head, windows by turns; yarn's ends are not rounded. */
+static void gpt_oss_has_biases_sinks_and_windows(void **state)
+{
+    (void)state;
+    static const char *const names[] = {
+        "attn_q.bias",       "attn_output.bias",   "attn_sinks.weight", "post_attention_norm.weight",
+        "ffn_gate_inp.bias", "ffn_gate_exps.bias", "ffn_up_exps.bias",  "ffn_down_exps.bias"};
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "gpt-oss";
+    tiny_model one = accept(&s);
+    const bt_hparams *hp = &one.m->hp;
+    assert_true(hp->rope.is_smooth && !bt_hparams_window(hp, 1));
+    assert_int_equal(bt_hparams_window(hp, 0), TINY_GGUF_WINDOW);
+    tiny_model_close(&one);
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+        char name[64];
+        snprintf(name, sizeof name, "blk.1.%s", names[i]);
+        s.omit = name;
+        refuse(&s, BT_EFORMAT, name);
+    }
 }
 
 /* An architecture with multipliers has them as numbers; each of them, and no other, may be missing. */
@@ -755,6 +779,7 @@ int main(void)
         cmocka_unit_test(tensors_of_another_architecture_are_refused_by_name),
         cmocka_unit_test(windows_and_their_rotary_base_are_those_of_the_pattern),
         cmocka_unit_test(every_second_layer_of_gemma2_has_a_window),
+        cmocka_unit_test(gpt_oss_has_biases_sinks_and_windows),
         cmocka_unit_test(multipliers_are_numbers_above_zero),
         cmocka_unit_test(the_last_norm_has_the_multiplier_of_the_logits),
         cmocka_unit_test(harmless_values_of_the_same_keys_are_accepted),

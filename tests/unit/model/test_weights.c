@@ -28,8 +28,8 @@ static bt_weights *open_weights(const bt_model *m, const char *form, bt_pool *po
 
 /* ---- int8 and fp4 ---- */
 
-static const uint32_t types[] = {BT_QUANT_F32,  BT_QUANT_F16,  BT_QUANT_BF16,
-                                 BT_QUANT_Q4_0, BT_QUANT_Q4_1, BT_QUANT_Q8_0};
+static const uint32_t types[] = {BT_QUANT_F32,  BT_QUANT_F16,  BT_QUANT_BF16, BT_QUANT_Q4_0,
+                                 BT_QUANT_Q4_1, BT_QUANT_Q8_0, BT_QUANT_MXFP4};
 
 /* ffn 172: rows of `down` end within a group, and are F32 in files of blocks. */
 static engine_kit model_of(uint32_t type, bool tied, uint64_t seed)
@@ -109,15 +109,16 @@ static void every_type_takes_its_form_and_its_values(void **state)
             if (!bt_weight_is_matrix(which)) continue;
             const bt_gguf_tensor *t = bt_weight_tensor(kit.model, layer, which);
             const bt_weights_matrix *x = bt_weights_matrix_of(w, layer, which);
-            const bool is_q8 = t->type == BT_QUANT_Q8_0,
-                       is_q4 = t->type == BT_QUANT_Q4_0 || t->type == BT_QUANT_Q4_1;
+            const bool is_q8 = t->type == BT_QUANT_Q8_0, is_mx = t->type == BT_QUANT_MXFP4,
+                       is_q4 = t->type == BT_QUANT_Q4_0 || t->type == BT_QUANT_Q4_1 || is_mx;
             const bool in_int8 = !is_fp4 || is_q8 || (which == BT_WEIGHT_OUTPUT && !is_q4);
-            assert_int_equal(x->form, in_int8 ? BT_FORM_INT8 : BT_FORM_FP4);
+            assert_int_equal(x->form, in_int8 ? BT_FORM_INT8 : is_mx ? BT_FORM_MX : BT_FORM_FP4);
             assert_int_equal(x->group, is_fp4 || is_q8 ? 32 : t->dim[0]);
             exact += check_matrix(x, t, is_q8 || (is_fp4 && is_q4));
         }
         if (types[i / 4] == BT_QUANT_Q8_0 ||
-            (is_fp4 && (types[i / 4] == BT_QUANT_Q4_0 || types[i / 4] == BT_QUANT_Q4_1)))
+            (is_fp4 && (types[i / 4] == BT_QUANT_Q4_0 || types[i / 4] == BT_QUANT_Q4_1 ||
+                        types[i / 4] == BT_QUANT_MXFP4)))
             assert_true(exact >= 384 * 64);
         assert_string_equal(bt_weights_form(w), is_fp4 ? "fp4" : "int8");
         bt_weights_free(w);

@@ -113,6 +113,12 @@ static tiny_gguf_spec spec_of(const char *name)
         s.extra = strcmp(name, "phi3-long") == 0    ? long_factors
                   : strcmp(name, "phi3-short") == 0 ? short_factors
                                                     : NULL;
+    } else if (strcmp(name, "gpt-oss") == 0) {
+        s.arch = "gpt-oss";
+        s.layers = 3; /* the second sees all */
+        s.window = 5;
+        s.head_dim = 32;
+        s.type = BT_QUANT_MXFP4;
     } else if (strcmp(name, "gemma2") == 0) {
         s.arch = "gemma2";
         s.layers = 4; /* two see all */
@@ -395,7 +401,7 @@ static int write_models(const char *dir)
     static const char *const names[] = {
         "llama",      "llama-scaled", "llama-q4",     "qwen2",       "qwen3",   "qwen3-partial", "olmo2",
         "phi3",       "phi3-short",   "phi3-long",    "granite",     "smollm3", "qwen3moe",      "mixtral",
-        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2",  "gemma"};
+        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2",  "gemma",         "gpt-oss"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

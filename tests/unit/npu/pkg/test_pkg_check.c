@@ -21,9 +21,11 @@
 /* X(words of the message, what is changed) */
 #define DAMAGES(X) \
     X("not a package file", v->h->magic[3] ^= 1) \
-    X("package version 1, this program reads version 4", v->h->version = 1) \
+    X("package version 1, this program reads version 5", v->h->version = 1) \
     X("header_bytes", v->h->header_bytes = 512) \
     X("header: experts 0", v->h->experts_used = 1) \
+    X("header: experts 0", v->h->router_bias = v->h->rope_cos, v->c[v->h->rope_cos].refs++) \
+    X("header: sinks", v->h->sinks = v->h->rope_cos, v->c[v->h->rope_cos].refs++) \
     X("header: experts_used 0 of 4 experts", v->h->experts = 4) \
     X("header: experts_used 3 of 2 experts", v->h->experts = 2, v->h->experts_used = 3) \
     X("cut short", v->h->file_bytes++) \

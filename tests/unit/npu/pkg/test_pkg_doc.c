@@ -99,6 +99,8 @@ static const field header[] = {F(S, magic),
                                F(S, experts_used),
                                F(S, routers),
                                F(S, expert_sites),
+                               F(S, router_bias),
+                               F(S, sinks),
                                F(S, reserved)};
 #undef S
 #define S bt_pkg_table

@@ -353,7 +353,7 @@ static void plain_matrix(const bt_pkg *pkg, uint32_t layer, bt_weight weight, ui
                 if (s->shadow == BT_SHADOW_OFF || (hot && !hot[k])) q = inside;
                 sum += q * bt_int_packed_at(bytes, n, k, m->k, m->bits);
             }
-            y[r * m->n + n] = (float)sum * scale[n] + (bias ? bias[n] : 0);
+            y[r * m->n + n] = (float)sum * scale[n] + (bias ? bias[expert * m->n + n] : 0);
         }
 }
 
@@ -436,13 +436,17 @@ static void plain_experts(const plain *p, uint32_t layer, const float *f, float 
 {
     const bt_pkg_header *h = p->h;
     const size_t d = h->dim;
-    const float *router = (const float *)bt_pkg_const_at(p->pkg, h->routers) + (size_t)layer * h->experts * d;
+    const float *router = (const float *)bt_pkg_const_at(p->pkg, h->routers) + (size_t)layer * h->experts * d,
+                *bias = h->router_bias ? (const float *)bt_pkg_const_at(p->pkg, h->router_bias) +
+                                             (size_t)layer * h->experts
+                                       : NULL;
     float *score = engine_kit_floats(h->experts), *weight = engine_kit_floats(h->experts),
           *gate = engine_kit_floats(h->ffn), *up = engine_kit_floats(h->ffn), *out = engine_kit_floats(d);
     for (size_t r = 0; r < p->t; r++, f += d, y += d) {
         uint32_t last = 0;
         float sum = 0, top = 0;
         p->k->dots(score, f, router, h->experts, d);
+        for (uint32_t e = 0; bias && e < h->experts; e++) score[e] += bias[e];
         for (uint32_t e = 0; e < h->experts; e++) weight[e] = -1;
         for (uint32_t u = 0; u < h->experts_used; u++) {
             last = next_expert(score, h->experts, u ? &last : NULL);
@@ -455,7 +459,7 @@ static void plain_experts(const plain *p, uint32_t layer, const float *f, float 
             if (weight[e] < 0) continue;
             plain_matrix(p->pkg, layer, BT_WEIGHT_GATE, e, f, 1, gate);
             plain_matrix(p->pkg, layer, BT_WEIGHT_UP, e, f, 1, up);
-            p->k->silu_mul(gate, gate, up, h->ffn);
+            (h->arch == BT_ARCH_GPT_OSS ? p->k->clamp_mul : p->k->silu_mul)(gate, gate, up, h->ffn);
             plain_matrix(p->pkg, layer, BT_WEIGHT_DOWN, e, gate, 1, out);
             for (size_t i = 0; i < d; i++) y[i] = fmaf(weight[e] / sum, out[i], y[i]);
         }
@@ -506,7 +510,9 @@ static void plain_layer(const plain *p, uint32_t l, float *x, const bt_kv_view *
     bt_kernels_select("ref")->kv_store(kv, l, 0, t, k, v, kv_width);
     p->k->attn(a, q_width, q, q_width, kv, l, t, 0, h->heads, 0, h->heads,
                &(bt_attn_rule){bt_hparams_scores(&p->model->hp), bt_hparams_window(&p->model->hp, l),
-                               p->model->hp.score_cap},
+                               p->model->hp.score_cap,
+                               h->sinks ? (const float *)bt_pkg_const_at(p->pkg, h->sinks) + l * h->heads
+                                        : NULL},
                scratch);
     plain_linear(p->pkg, l, BT_WEIGHT_O, a, t, n);
     plain_add(p, l, BT_WEIGHT_ATTN_NORM, BT_WEIGHT_ATTN_POST_NORM, x, n);

@@ -46,8 +46,10 @@ static void chunks_threads_and_instruction_sets_change_no_bit(void **state)
     static const char *const policies[] = {"chunk:16", "chunk:64", "chunk:64+tail:1", "pow2", "range:7-100"};
     bt_pool *pool[2] = {NULL, NULL};
     assert_int_equal(bt_pool_new(&pool[1], 2, NULL), BT_OK);
-    for (uint32_t ops = BT_PKG_OPS_LINEAR; ops <= BT_PKG_OPS_ALL; ops++) {
-        engine_kit kit = engine_kit_model(ops ? "qwen3moe" : "mixtral");
+    static const char *const archs[] = {"mixtral", "gpt-oss", "qwen3moe", "gpt-oss"};
+    for (uint32_t turn = 0; turn < sizeof archs / sizeof *archs; turn++) {
+        const uint32_t ops = turn < 2 ? BT_PKG_OPS_LINEAR : BT_PKG_OPS_ALL;
+        engine_kit kit = engine_kit_model(archs[turn]);
         const size_t vocab = kit.model->hp.vocab;
         float *first = engine_kit_floats(vocab), *logits = engine_kit_floats(vocab);
         int32_t ids[N];
