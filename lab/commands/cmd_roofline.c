@@ -53,13 +53,13 @@ static bool prompt_of(bt_price_sum *ret, bt_price *price, const bt_profile *p, c
 }
 
 /* Errors of a prompt, of the token behind it, and of the prompt's energy. */
-static json_t *errors_of(const bt_profile *p)
+static json_t *errors_of(const bt_profile *p, const bt_dims *s)
 {
     static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
-    static const bt_forecast_at at[BT_FIGURES] = {
-        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT},
-        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1},
-        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT}};
+    const bt_forecast_at at[BT_FIGURES] = {
+        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s},
+        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1, s},
+        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s}};
     json_t *o = json_object();
     for (int k = 0; k < BT_FIGURES; k++) {
         const bt_forecast_error e = bt_forecast_error_of(p, (bt_figure)k, &at[k]);
@@ -82,7 +82,7 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
     json_object_set_new(row, "profile", json_string(p->name));
     json_object_set_new(row, "stack", json_string(p->time.stack));
     json_object_set_new(row, "ttft_seconds", json_real((double)prompt->ns / 1e9));
-    json_object_set_new(row, "error", errors_of(p));
+    json_object_set_new(row, "error", errors_of(p, s));
     json_object_set_new(row, "joules", e.kind ? json_real((double)e.nj / 1e9) : json_null());
     json_object_set_new(row, "of_tdp", json_string(bt_energy_bound(&p->time)));
     json_object_set_new(row, "joules_per_input_token",
@@ -214,7 +214,7 @@ static bt_err add_pair(json_t *object, const config *c, const bt_dims *s, bt_fau
     json_t *rows = json_object_get(object, "lengths");
     const bt_err e = pair_of(&pair, c, s, fault);
     if (e < 0) return e;
-    tool_roofline_lengths(rows, &pair);
+    tool_roofline_lengths(rows, &pair, s);
     json_object_set_new(object, "pays_from_tokens",
                         json_integer((json_int_t)bt_roofline_pays_from(&pair, PAYS_STEP, PAYS_MOST)));
     return BT_OK;

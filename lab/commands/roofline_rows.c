@@ -151,14 +151,14 @@ void tool_roofline_ceilings(json_t *rows, const bt_dims *s)
 }
 
 /* The error of a prompt's time. */
-static json_t *error_of(const bt_profile *p, uint32_t tokens)
+static json_t *error_of(const bt_profile *p, const bt_dims *s, uint32_t tokens)
 {
-    const bt_forecast_at at = {.batch = 1, .context = tokens};
+    const bt_forecast_at at = {.batch = 1, .context = tokens, .model = s};
     const bt_forecast_error e = bt_forecast_error_of(p, BT_FIGURE_TTFT, &at);
     return bt_forecast_error_json(&e);
 }
 
-void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p)
+void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p, const bt_dims *s)
 {
     static const uint32_t tokens[] = {32, 128, 512, 1024, 4096, 16384, 131072};
     for (size_t i = 0; i < sizeof tokens / sizeof *tokens; i++) {
@@ -170,8 +170,8 @@ void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p)
         json_object_set_new(row, "exposed_ns", whole(f.exposed_ns));
         json_object_set_new(row, "alone_ns", whole(f.alone_ns));
         json_object_set_new(row, "error",
-                            json_pack("{s:o, s:o}", "prefill", error_of(&p->prefill_profile, tokens[i]),
-                                      "alone", error_of(&p->decode, tokens[i])));
+                            json_pack("{s:o, s:o}", "prefill", error_of(&p->prefill_profile, s, tokens[i]),
+                                      "alone", error_of(&p->decode, s, tokens[i])));
         json_array_append_new(rows, row);
     }
 }

@@ -23,7 +23,7 @@ void tool_roofline_flash(json_t *rows, const bt_dims *s);
  */
 void tool_roofline_ceilings(json_t *rows, const bt_dims *s);
 /* First token on a pair and on the decode device alone at several lengths. */
-void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p);
+void tool_roofline_lengths(json_t *rows, const bt_roofline_pair *p, const bt_dims *s);
 
 /* The columns of a table for people. */
 typedef struct tool_roofline_column {

@@ -15,3 +15,6 @@ run -m qwen3-30b-a3b --prefill 1:h100 --decode 1:h100 --slo ttft:10s --ramp --js
 run -m qwen3-235b-a22b --prefill 1:h100 --decode 1:h100
 run -m qwen3-30b-a3b --prefill 1:hexagon-v75 --decode 1:h100 --quant w4a8 --kv-memory 2G | grep '^ignored'
 run -m deepseek-v3 --prefill 1:hexagon-v75 --decode 1:h100
+# A field that makes a figure a bound makes its error one, on a calibrated device too.
+baton price -m gpt-oss-20b --profile h100 --prompt 512 | grep -o 'ms  bound'
+run -m qwen3-30b-a3b --prefill 1:h100 --decode 1:h100 --json | grep -o '"text": "bound"' | uniq

@@ -69,12 +69,38 @@ static void an_error_bar_is_that_of_rows_held_out_a_guess_or_none(void **state)
     assert_string_equal(said(&c, BT_FIGURE_TTFT, (bt_forecast_at){0}), "+- 0.4 %");
 }
 
+static void a_figure_is_a_bound_where_a_field_that_is_left_out_makes_it_one(void **state)
+{
+    (void)state;
+    const bt_profile c = calibrated("c"), b = device("b", "uncalibrated");
+    const struct {
+        const char *model, *said;
+    } all[] = {{"llama-3.1-8b", "+- 9 %"},
+               {"gpt-oss-20b", "bound"},
+               {"qwen3-30b-a3b", "bound"},
+               {"llama-3.2-11b", "bound"}};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        const bt_forecast_at at = {.model = bt_dims_find(all[i].model)};
+        assert_non_null(at.model);
+        assert_string_equal(said(&c, BT_FIGURE_TTFT, at), all[i].said);
+        const bt_forecast_error e = bt_forecast_error_of(&c, BT_FIGURE_TTFT, &at);
+        assert_int_equal(e.standing == BT_STANDING_CALIBRATED, i == 0);
+        assert_string_equal(said(&b, BT_FIGURE_TTFT, at), "bound");
+    }
+    /* too long for a prompt and too short for a step: no bound, and how wrong nobody knows */
+    bt_dims latent = *bt_dims_find("llama-3.1-8b");
+    latent.latent_rank = 512;
+    assert_string_equal(said(&c, BT_FIGURE_TTFT, (bt_forecast_at){.model = &latent}), "+- 35 % (assumed)");
+}
+
 static void a_figure_beyond_what_was_calibrated_says_in_what(void **state)
 {
     (void)state;
     bt_profile c = calibrated("c");
-    assert_string_equal(said(&c, BT_FIGURE_TTFT, (bt_forecast_at){8192, 9999, 32768}), "+- 9 %");
-    assert_string_equal(said(&c, BT_FIGURE_TTFT, (bt_forecast_at){8193, 1, 32769}),
+    assert_string_equal(
+        said(&c, BT_FIGURE_TTFT, (bt_forecast_at){.rows = 8192, .batch = 9999, .context = 32768}), "+- 9 %");
+    assert_string_equal(said(&c, BT_FIGURE_TTFT,
+                             (bt_forecast_at){.rows = 8193, .batch = 1, .context = 32769}),
                         "+- 9 % (outside: rows, context)");
     c.time.devices = 4;
     assert_string_equal(said(&c, BT_FIGURE_TTFT, (bt_forecast_at){0}), "+- 9 % (outside: group)");
@@ -246,6 +272,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(an_error_bar_is_that_of_rows_held_out_a_guess_or_none),
+        cmocka_unit_test(a_figure_is_a_bound_where_a_field_that_is_left_out_makes_it_one),
         cmocka_unit_test(a_figure_beyond_what_was_calibrated_says_in_what),
         cmocka_unit_test(of_two_errors_the_worse_one_counts_and_both_regions),
         cmocka_unit_test(an_error_in_json_has_null_for_what_is_not_known),
