@@ -41,7 +41,7 @@ WHOLE_TESTS := $(UNITS) $(INTEGRATION) $(BENCHES) $(PROXY) $(WIDE) $(TINY) $(VAL
 $(WHOLE_TESTS):    %: %.o $(HELPER_O) $(B)/libfault.a $(B)/libworld.a $(LIBS)
 $(BENCHES):        $(B)/tests/bench/kit.o
 $(INTEGRATION):    | $(PROXY)
-$(VALIDATE):       $(filter-out $(VALIDATE).o,$(call objs,tests/validate))
+$(VALIDATE) $(B)/tests/unit/validate/test_apart: $(filter-out $(VALIDATE).o,$(call objs,tests/validate))
 $(REGRESS):        $(B)/tests/fuzz/%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/regress_main.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        $(B)/explore_%: $(B)/tests/fuzz/fuzz_%.o $(HELPER_O) $(LIBS)
 $(EXPLORE):        BT_LDFLAGS += -fsanitize=fuzzer

@@ -244,6 +244,10 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
     const uint64_t body = bt_dims_body(s), head = bt_dims_head(s);
     const uint64_t permille = r->weight_bytes_permille ? r->weight_bytes_permille : r->weight_bits * 125;
     const uint64_t q = (uint64_t)s->heads * s->head_dim, kv = (uint64_t)s->kv_heads * s->head_dim;
+    const size_t matrices = bt_dims_matrices(m, s);
+    uint64_t split = 0, split_inputs = 0;
+    for (size_t i = 0; i < matrices; i++)
+        if (m[i].is_row_split) split += s->layers, split_inputs += (uint64_t)m[i].inputs * s->layers;
     return (bt_price_model){
         .body_weights = body,
         .head_weights = head,
@@ -256,7 +260,9 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
          * positions and KV that is stored; the activation */
         .norm_bytes = (uint64_t)16 * s->hidden * s->layers,
         .gate_bytes = 2 * (2 * (q + kv) + 4 * kv + (uint64_t)s->ffn_matrices * s->ffn) * s->layers,
-        .operators = (uint32_t)(bt_dims_matrices(m, s) + 1) * s->layers + 1,
+        .split_matrices = split,
+        .split_inputs = split_inputs,
+        .operators = (uint32_t)(matrices + 1) * s->layers + 1,
         .layers = s->layers,
         .hidden = s->hidden,
         .heads = s->heads,
@@ -356,6 +362,15 @@ static bt_price_weights weights_of(const bt_price_steps *f, uint64_t weights, ui
     return w;
 }
 
+/* Each tile of a matrix goes through all inputs, one after the other. */
+static uint64_t inputs_ns(const bt_price_steps *f, uint64_t matrices)
+{
+    const bt_price_model *m = &f->model;
+    const uint64_t whole = matrices > m->split_matrices ? matrices - m->split_matrices : 0;
+    return bt_time_scale(plus(times(whole, m->hidden), part(m->split_inputs, f->devices)), f->time.input_ps,
+                         1000);
+}
+
 /* A step pays it whatever its rows; launches that attention has of its own are not in it. */
 static uint64_t fixed_ns(const bt_price_steps *f)
 {
@@ -366,7 +381,8 @@ static uint64_t fixed_ns(const bt_price_steps *f)
                    linears = t->layer_matrices ? launched : m->operators - attention,
                    launch_ns = t->linear_launch_ns ? t->linear_launch_ns : t->decode_op_ns,
                    more_ns = m->input_bits <= 8 ? t->quantize_launch_ns : 0,
-                   ns = plus(t->dispatch_ns, times(linears, launch_ns + more_ns));
+                   ns =
+                       plus(plus(t->dispatch_ns, times(linears, launch_ns + more_ns)), inputs_ns(f, linears));
     return f->has_attention ? ns : plus(ns, times(attention, t->decode_op_ns));
 }
 
@@ -403,15 +419,20 @@ typedef struct classes {
     uint64_t attention_ns, attention_bytes;
 } classes;
 
-/* more_bytes: of weights besides, which few rows do not read. */
+/* A profile may say which share of the shorter of the two the longer does not hide. more_bytes: of weights
+ * besides, which few rows do not read. */
 static void add_products(classes *c, const bt_price_weights *w, uint64_t rows, uint64_t more_bytes)
 {
     const bt_price_steps *f = c->of;
     bt_price_weights all = *w;
     if (more_bytes) set_bytes(&all, f, plus(f->model.weight_bytes - f->model.head_bytes, more_bytes));
     const uint64_t compute = most(all.unpack_ns, bt_time_of_units(&f->time, &w->row, rows, rows));
-    if (compute >= all.read_ns) c->ns = plus(c->ns, compute);
+    const bool is_computing = compute >= all.read_ns;
+    const uint64_t lesser = is_computing ? all.read_ns : compute;
+    if (is_computing) c->ns = plus(c->ns, compute);
     else c->bytes = plus(c->bytes, all.bytes);
+    if (f->time.unhidden_permille)
+        c->ns = plus(c->ns, bt_time_scale(lesser, f->time.unhidden_permille, 1000));
 }
 
 /* The time of pairs at a share of the peak that goes by rows. A short sequence beside a long one makes none
@@ -446,6 +467,14 @@ static uint64_t few_heads_ns(const bt_price_steps *f, const bt_price_step *s, ui
     return k->join_ns && parts < whole ? parts : whole;
 }
 
+/* Softmax of a GPU; devices with programs have it in decode_op_ns. */
+static uint64_t scores_ns(const bt_price_steps *f, uint64_t pairs)
+{
+    const uint64_t per_us = f->has_small ? f->time.score_elements_per_us : 0,
+                   scores = part(times(pairs, (uint64_t)f->model.layers * f->model.heads), f->devices);
+    return per_us ? bt_time_of(scores, per_us) : 0;
+}
+
 /* Sequences have one row each, or several, which take at least what one row does. */
 static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
 {
@@ -463,8 +492,9 @@ static void add_attention_class(classes *c, const bt_price_step *s, bool is_sing
                    least = times(s->sequences, k->least_positions),
                    positions = most(least, plus(s->positions, times(s->sequences, k->kv_half_positions))),
                    bytes = part(times(m->kv_bytes, positions), f->kv_devices),
-                   compute = more_rows ? bt_time_of_units(&f->time, &f->pair, pairs, rows)
+                   product = more_rows ? bt_time_of_units(&f->time, &f->pair, pairs, rows)
                                        : by_longest(f, pairs, rows, s->longest_rows, s->longest_pairs),
+                   compute = plus(product, scores_ns(f, pairs)),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
     if (f->kv_rate) {
         const uint64_t ns = plus(times(m->layers, launch_ns), most(compute, read)),

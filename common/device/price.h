@@ -11,7 +11,7 @@
  *
  *   t_graph = dispatch + sum of t_op,   a chunk at position p = its graph + attention over rows and p + rows columns
  *   t_step  = dispatch + sequences * sequence + operators * decode_op
- *             + sum over classes of max(operations / rate, bytes / rate)
+ *             + sum over classes of max(operations / rate, bytes / rate), of products a share of the lesser too
  *
  * A chunk is one graph that has it all: what arithmetic alone says of a device with static programs
  * (device/roofline.h). npu/price says what the compiler's programs take. A step is any mixture of prefill pieces and
@@ -80,6 +80,7 @@ typedef struct bt_price_model {
     uint64_t expert_bytes;               /* of those that it uses; each row of a step may use others */
     uint64_t kv_bytes;                   /* of a position */
     uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
+    uint64_t split_matrices, split_inputs; /* those whose inputs a group divides; their inputs together */
     uint32_t operators, layers, hidden, heads, kv_heads, head_dim, weight_bits, input_bits;
     bool is_float; /* as bt_price_recipe */
 } bt_price_model;

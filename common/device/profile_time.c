@@ -51,6 +51,8 @@ static const struct field fields[] = {
     {"linear_launch_ns", offsetof(bt_profile_time, linear_launch_ns), U32, 1, 1000000000},
     {"quantize_launch_ns", offsetof(bt_profile_time, quantize_launch_ns), U32, 1, 1000000000},
     {"layer_matrices", offsetof(bt_profile_time, layer_matrices), U32, 1, 64},
+    {"input_ps", offsetof(bt_profile_time, input_ps), U32, 1, 1000000},
+    {"unhidden_permille", offsetof(bt_profile_time, unhidden_permille), U32, 1, 1000},
     {"small_launch_ns", offsetof(bt_profile_time, small_launch_ns), U32, 1, 1000000000},
     {"sequence_ns", offsetof(bt_profile_time, sequence_ns), U32, 1, 1000000000},
     {"attention", offsetof(bt_profile_time, attention), KERNELS, 1, BT_PROFILE_TIME_MAX_KERNELS},

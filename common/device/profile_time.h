@@ -69,6 +69,8 @@ typedef struct bt_profile_time {
     uint32_t linear_launch_ns;                   /* a matrix of a step; 0: decode_op_ns */
     uint32_t quantize_launch_ns;                 /* a matrix of a step whose inputs have at most 8 bits, beyond that */
     uint32_t layer_matrices;                     /* of a layer that are launched; 0: each for itself */
+    uint32_t input_ps;                           /* a matrix of a step, for each of its inputs */
+    uint32_t unhidden_permille;                  /* of the shorter of computing and reading a step's products */
     uint32_t small_launch_ns;                    /* a step's small operators of a layer take at least this */
     uint32_t sequence_ns;                        /* a step, for each of its sequences: what the stack's host does */
     uint32_t kernels;                            /* number of them; 0: decode_op_ns and the rates of products */

@@ -1,6 +1,7 @@
 /* Rows that nothing can be judged by, named and counted apart: those faster than the device's own peaks,
  * which a cache or an error explains, those of models that need terms which prices lack, and those that
- * contradict another row of the same device and stack. */
+ * contradict another row of the same device and stack. Whole prompts and steps are compared beyond their
+ * model too: by what a price counts. */
 #include "tests/validate/validate.h"
 
 #include <stdio.h>
@@ -12,6 +13,7 @@ static const char beyond_peak[] = "faster than the matrix unit's peak";
 static const char lacks_terms[] = "the model needs terms that prices lack: windows, experts, latents";
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
 static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
+static const char more_is_less[] = "contradicts others: more work of every kind takes less time, by over 2 %";
 
 /* Weights and KV that a step reads, of all devices. A served token's request is half through its output. */
 static double step_bytes(const val_row *r, const bt_dims *s)
@@ -76,14 +78,48 @@ static bool is_bound(const val_row *r)
     return s.experts || s.latent_rank || s.others || (s.windowed && positions > s.window);
 }
 
-/* Rows of one setting but for its length or its batch stand together. */
+/* All that a price counts: it is a sum of terms that each grow with one of these. */
+enum { COUNTS = 6 };
+typedef struct counts {
+    double of[COUNTS]; /* launches; weights; their products; KV; pairs of a row and a position; small
+                          operators */
+} counts;
+
+static bool is_whole(const val_row *r) { return r->kind == VAL_PROMPT || r->kind == VAL_STEP; }
+
+/* false: sizes that are not known. */
+static bool count(counts *ret, const val_row *r)
+{
+    bt_dims s;
+    if (!val_dims(&s, r->shape) || !s.heads) return false;
+    const double rows = r->kind == VAL_STEP ? (double)r->batch : (double)(r->rows + r->rows_to) / 2,
+                 batch = r->kind == VAL_STEP ? (double)r->batch : 1,
+                 positions = r->kind == VAL_STEP ? (double)r->context : rows,
+                 pairs = r->kind == VAL_STEP ? rows * positions : rows * positions / 2,
+                 body = (double)bt_dims_body(&s), head = (double)bt_dims_head(&s), layers = s.layers;
+    *ret = (counts){{layers, body + head, rows * body + batch * head,
+                     batch * positions * layers * s.kv_heads * s.head_dim,
+                     pairs * layers * s.heads * s.head_dim, rows * layers * s.hidden}};
+    return true;
+}
+
+/* -1: a is less in some counts and more in none, 1: the other way round, 0: all are equal; 2: neither. */
+static int compare(const counts *a, const counts *b)
+{
+    bool is_less = false, is_more = false;
+    for (int i = 0; i < COUNTS; i++) is_less |= a->of[i]<b->of[i], is_more |= a->of[i]> b->of[i];
+    return is_less && is_more ? 2 : is_less ? -1 : is_more;
+}
+
+/* Rows of one setting but for its length or its batch stand together; whole prompts and steps of all models.
+ */
 static int by_setting(const void *a, const void *b)
 {
     const val_row *x = *(val_row *const *)a, *y = *(val_row *const *)b;
     int c = (int)x->kind - (int)y->kind;
     if (!c) c = strcmp(x->device, y->device);
     if (!c) c = strcmp(x->stack, y->stack);
-    if (!c) c = strcmp(x->shape, y->shape);
+    if (!c && !is_whole(x)) c = strcmp(x->shape, y->shape);
     if (!c) c = strcmp(x->form, y->form);
     if (!c) c = strcmp(x->programs, y->programs);
     if (!c) c = strcmp(x->note, y->note);
@@ -97,8 +133,20 @@ static int by_setting(const void *a, const void *b)
 static bool is_one_group(const val_row *x, const val_row *y)
 {
     return x->kind == y->kind && x->devices == y->devices && x->out == y->out &&
-           !strcmp(x->device, y->device) && !strcmp(x->stack, y->stack) && !strcmp(x->shape, y->shape) &&
-           !strcmp(x->form, y->form) && !strcmp(x->programs, y->programs) && !strcmp(x->note, y->note);
+           !strcmp(x->device, y->device) && !strcmp(x->stack, y->stack) &&
+           (is_whole(x) || !strcmp(x->shape, y->shape)) && !strcmp(x->form, y->form) &&
+           !strcmp(x->programs, y->programs) && !strcmp(x->note, y->note);
+}
+
+/* Whole prompts and steps are compared whatever their model. */
+static const char *contradict_by_work(const val_row *x, const val_row *y)
+{
+    counts a, b;
+    const double ratio = y->measured / x->measured;
+    if (!count(&a, x) || !count(&b, y)) return NULL;
+    const int c = compare(&a, &b);
+    if (!c) return ratio > 1.25 || ratio < 0.8 ? other_says : NULL;
+    return (c == -1 && ratio < 0.98) || (c == 1 && ratio > 1 / 0.98) ? more_is_less : NULL;
 }
 
 /* Why two rows contradict each other; NULL: they do not. */
@@ -110,6 +158,8 @@ static const char *contradict(const val_row *x, const val_row *y)
                is_less = x->batch <= y->batch && mean_x <= mean_y && x->context <= y->context,
                is_more = x->batch >= y->batch && mean_x >= mean_y && x->context >= y->context;
     const double ratio = y->measured / x->measured;
+    const char *by_work = is_whole(x) ? contradict_by_work(x, y) : NULL;
+    if (by_work || strcmp(x->shape, y->shape)) return by_work;
     if (is_equal) return ratio > 1.25 || ratio < 0.8 ? other_says : NULL;
     return (is_less && ratio < 0.8) || (is_more && ratio > 1.25) ? falls : NULL;
 }

@@ -32,6 +32,8 @@ static const struct {
               {"decode_bytes_per_us", MATRICES, 0},
               {"linear_launch_ns", MATRICES, 0},
               {"quantize_launch_ns", MATRICES, 0},
+              {"input_ps", MATRICES, 0},
+              {"unhidden_permille", MATRICES, 1000},
               {"activation_bytes_per_us", K(SMALL), 0},
               {"small_launch_ns", K(SMALL), 0},
               {"attention", ATTENTION, 0},

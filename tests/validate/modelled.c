@@ -54,6 +54,9 @@ static void take_off(bt_profile_time *t)
             k->gather_ns = k->join_ns = 0, k->head_bytes_per_us = 0;
         }
         break;
+    case 11: t->input_ps = 0; break;
+    case 12: t->unhidden_permille = 0; break;
+    case 13: t->score_elements_per_us = 0; break;
     default: break;
     }
 }
@@ -61,9 +64,9 @@ static void take_off(bt_profile_time *t)
 const char *val_switch_off(int term)
 {
     static const char *const names[VAL_TERMS] = {
-        "all terms", "efficiency over rows",   "tiles' edges", "attention's own", "sums' table",
-        "launches",  "small operators' least", "dispatch",     "sequences",       "rates below the peak",
-        "few heads"};
+        "all terms", "efficiency over rows",   "tiles' edges",      "attention's own", "sums' table",
+        "launches",  "small operators' least", "dispatch",          "sequences",       "rates below the peak",
+        "few heads", "inputs of a matrix",     "the lesser of two", "softmax"};
     for (size_t i = 0; i < haves; i++) free(have[i]);
     haves = 0;
     val_programs_forget(true);
@@ -188,6 +191,7 @@ static double linear_us(const bt_profile *p, const val_row *r, const bt_price_re
     const bt_profile k = kernel_of(p);
     const uint64_t weights = (uint64_t)inputs * outputs;
     const bt_price_model m = {.body_weights = weights,
+                              .hidden = inputs,
                               .weight_bytes = weights * f->weight_bits / 8,
                               .operators = 1,
                               .weight_bits = f->weight_bits,
@@ -212,6 +216,7 @@ static double layers_us(const bt_profile *p, const val_row *r, const bt_price_re
         return step_us(&k, &m, (bt_price_step){.rows = r->rows});
     }
     m.operators = 0;
+    m.split_matrices = m.split_inputs = 0;
     m.body_weights = m.weight_bytes = 0;
     m.hidden = 0;
     return step_us(&k, &m, (bt_price_step){.rows = r->rows}) -
@@ -223,7 +228,7 @@ static double attention_us(const bt_profile *p, const val_row *r, const bt_price
     unsigned heads = 0, kv_heads = 0, head_dim = 0;
     if (sscanf(r->shape, "%u/%u/%u", &heads, &kv_heads, &head_dim) != 3) return 0;
     bt_profile k = kernel_of(p);
-    k.companion = false; /* no small operators */
+    k.time.small_launch_ns = 0;
     const bt_price_model m = {
         .operators = 1,       .layers = 1,
         .heads = heads,       .kv_heads = kv_heads,

@@ -71,7 +71,7 @@ double val_programs_us(val_row *r, const bt_profile *p, const bt_dims *s, const 
 /* Times of a profile have changed; is_compiled_too: so much that programs may be others. */
 void val_programs_forget(bool is_compiled_too);
 /* A term that profiles are priced without from now on; 0: with all. NULL: there is no such term. */
-enum { VAL_TERMS = 11 };
+enum { VAL_TERMS = 14 };
 const char *val_switch_off(int term);
 /* The forms of a row: behind '/' the KV's; without it, 16 bits. false: a form that is none. */
 bool val_recipe(bt_price_recipe *ret, const val_row *r);

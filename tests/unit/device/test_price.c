@@ -349,6 +349,54 @@ static void matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_mad
     assert_int_equal(bt_price_step_of(&p, &m, &one).ns, read + 15 * 13);
 }
 
+static void a_matrix_takes_something_for_each_of_its_inputs_which_a_group_divides(void **state)
+{
+    (void)state;
+    const bt_price_model m = {.operators = 5,     .hidden = 64,      .split_matrices = 2,
+                              .split_inputs = 96, .weight_bits = 16, .input_bits = 16};
+    const bt_price_step one = {.rows = 1};
+    bt_profile p = {.time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000, .input_ps = 500}};
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, (3 * 64 + 96) / 2);
+    p.time.devices = 2;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, (3 * 64 + 48) / 2);
+    /* of a whole model: q, k and v are one matrix, gate and up another */
+    const bt_dims *s = bt_dims_find("llama-3.1-8b");
+    const bt_price_model whole = bt_price_model_of(s, &f16);
+    assert_int_equal(whole.split_matrices, 2 * 32);
+    assert_int_equal(whole.split_inputs, (4096 + 14336) * 32);
+    p = sheet(1);
+    const uint64_t without = bt_price_step_of(&p, &whole, &one).ns;
+    p.time.layer_matrices = 4;
+    p.time.input_ps = 1000;
+    assert_int_equal(bt_price_step_of(&p, &whole, &one).ns, without + (3 * 4096 + 14336) * 32 + 4096);
+}
+
+static void the_longer_of_computing_and_reading_hides_a_part_of_the_other(void **state)
+{
+    (void)state;
+    const bt_price_model m = {.body_weights = 1000, .weight_bytes = 2000, .weight_bits = 16,
+                              .input_bits = 16};
+    const bt_price_step one = {.rows = 1}, three = {.rows = 3};
+    bt_profile p = {.time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 500}};
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 4000);
+    assert_int_equal(bt_price_step_of(&p, &m, &three).ns, 6000);
+    p.time.unhidden_permille = 250;
+    assert_int_equal(bt_price_step_of(&p, &m, &one).ns, 4000 + 2000 / 4);
+    assert_int_equal(bt_price_step_of(&p, &m, &three).ns, 6000 + 4000 / 4);
+}
+
+static void softmax_of_a_gpu_takes_its_scores(void **state)
+{
+    (void)state;
+    const bt_price_model m = heads_alone();
+    const bt_price_step piece = bt_price_prefill_step(0, 8); /* 36 pairs of a row and a position */
+    bt_profile p = {.companion = true, .time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000,
+                                                .score_elements_per_us = 1000}};
+    assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, 36 * (256 + 2 * 4));
+    p.companion = false; /* it has programs, and softmax of a step in decode_op_ns */
+    assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, 36 * 256);
+}
+
 static void rows_read_experts_of_their_own_until_all_are_read(void **state)
 {
     (void)state;
@@ -643,6 +691,9 @@ int main(void)
         cmocka_unit_test(sequences_of_one_row_have_a_launch_and_a_least_length),
         cmocka_unit_test(few_heads_take_what_the_longest_sequence_takes),
         cmocka_unit_test(matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_made_first),
+        cmocka_unit_test(a_matrix_takes_something_for_each_of_its_inputs_which_a_group_divides),
+        cmocka_unit_test(the_longer_of_computing_and_reading_hides_a_part_of_the_other),
+        cmocka_unit_test(softmax_of_a_gpu_takes_its_scores),
         cmocka_unit_test(rows_read_experts_of_their_own_until_all_are_read),
         cmocka_unit_test(unpacking_bounds_weights_of_four_bits_alone),
         cmocka_unit_test(unpacking_bounds_four_bits_in_programs_too),

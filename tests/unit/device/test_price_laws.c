@@ -102,6 +102,9 @@ static void draw_terms(world *w)
     if (draw(w, 0, 1)) t->linear_launch_ns = (uint32_t)draw(w, 1, 10000);
     if (draw(w, 0, 1)) t->quantize_launch_ns = (uint32_t)draw(w, 1, 10000);
     if (draw(w, 0, 1)) t->layer_matrices = (uint32_t)draw(w, 1, 8);
+    if (draw(w, 0, 1)) t->input_ps = (uint32_t)draw(w, 1, 10000);
+    if (draw(w, 0, 1)) t->unhidden_permille = (uint32_t)draw(w, 1, 1000);
+    if (draw(w, 0, 1)) t->score_elements_per_us = draw(w, 1000, 10000000);
     if (draw(w, 0, 1)) t->small_launch_ns = (uint32_t)draw(w, 1, 50000);
     if (draw(w, 0, 1)) t->sequence_ns = (uint32_t)draw(w, 1, 100000);
     if (draw(w, 0, 1)) {
@@ -305,7 +308,7 @@ static void a_slower_hand_off_is_not_faster(world *w)
 static void leave_out_what_is_paid_once(bt_profile_time *t)
 {
     t->dispatch_ns = t->decode_op_ns = t->linear_launch_ns = t->quantize_launch_ns = t->small_launch_ns = 0;
-    t->sequence_ns = t->interconnect_ns = 0;
+    t->sequence_ns = t->interconnect_ns = t->input_ps = 0;
     for (uint32_t i = 0; i < t->kernels; i++) {
         bt_profile_attention *k = &t->attention[i];
         k->launch_ns = k->row_launch_ns = k->gather_ns = k->join_ns = 0;
