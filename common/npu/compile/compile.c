@@ -31,7 +31,7 @@ static bt_err check_layer(const bt_compile_job *j, uint32_t layer, size_t n, bt_
                 "a calibration text of %zu tokens: clip=p%.7g of the %u inputs of site %s needs %.0f; "
                 "a longer text, or clip=max",
                 n, p, k, bt_site_kind_name((bt_site_kind)kind), ceil((1 - 1e-9) / (beyond * k)));
-        if (r->gptq && n < r->group)
+        if ((r->gptq >> kind & 1) && n < r->group)
             return bt_fail(fault, BT_EARG,
                            "a calibration text of %zu tokens: GPTQ with group=%u needs as many as a group "
                            "has; give a longer --calib, or no-gptq",
@@ -77,7 +77,7 @@ static bt_err check_machine(const char *path, const bt_model *m, const bt_compil
     bt_num_size_text(need, sizeof need, n.memory_bytes);
     bt_num_size_text(have, sizeof have, free_bytes);
     return bt_fail(fault, BT_ELIMIT, "compiling needs %s of memory, %s free%s", need, have,
-                   bt_recipe_has_gptq(&o->recipe) ? "; a recipe with no-gptq needs less" : "");
+                   bt_recipe_gptq_sites(&o->recipe) ? "; a recipe with no-gptq needs less" : "");
 }
 
 bt_err bt_compile(const char *path, const bt_model *m, const bt_compile_options *options, bt_pool *pool,

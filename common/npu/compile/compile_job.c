@@ -28,8 +28,9 @@ static bt_err check_inputs(const bt_hparams *hp, const bt_recipe *r, bt_fault *f
     return e;
 }
 
-bt_err bt_compile_resolve(bt_recipe *r, const bt_profile *p, bt_fault *fault)
+bt_err bt_compile_resolve(bt_recipe *r, const bt_hparams *hp, const bt_profile *p, bt_fault *fault)
 {
+    bt_recipe_settle_gptq(r, r->r1 && !bt_fold_can_r1(hp));
     const bool can = bt_recipe_has_8_bit_site(r) && !r->llm_int8;
     if (r->asym == BT_ASYM_ON && p->input_zero_points == BT_PROFILE_ZERO_NONE)
         return bt_fail(fault, BT_EARG,
@@ -65,7 +66,7 @@ static bt_err prepare(bt_compile_job *j, const bt_model *m, const bt_compile_opt
                        j->ctx_tokens, m->hp.ctx);
     if (o->npu_ops > BT_PKG_OPS_ALL)
         return bt_fail(fault, BT_EARG, "npu operators %u are unknown: linear or all", o->npu_ops);
-    if ((e = bt_compile_resolve(&j->options.recipe, &j->profile, fault)) < 0) return e;
+    if ((e = bt_compile_resolve(&j->options.recipe, &m->hp, &j->profile, fault)) < 0) return e;
     if ((e = check_inputs(&m->hp, &j->options.recipe, fault)) < 0) return e;
     if (o->npu_ops == BT_PKG_OPS_ALL && o->recipe.llm_int8)
         return bt_fail(fault, BT_EARG,
@@ -126,7 +127,7 @@ static void plan_work(bt_compile_job *j)
     const bt_recipe *r = &j->o->recipe;
     const uint64_t measures = bt_recipe_scales(r) ? 2 : 1;
     j->work = measures * BT_COMPILE_SHARE_CALIBRATE +
-              (bt_recipe_has_gptq(r) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
+              (bt_recipe_gptq_sites(r) ? BT_COMPILE_SHARE_GPTQ : BT_COMPILE_SHARE_PACK);
     if (r->awq) j->work += BT_COMPILE_SHARE_AWQ;
     if (j->o->attention.ratio_ppm) j->work += 2 * BT_COMPILE_SHARE_SPARSE;
 }

@@ -439,7 +439,7 @@ static size_t layer_sites(const bt_compile_job *j, uint32_t layer)
 /* Whether GPTQ rounds any layer: none does where all are copied or sketched. */
 static bool has_gptq(const bt_compile_job *j)
 {
-    return !j->is_given && !j->is_sketch && bt_recipe_has_gptq(&j->o->recipe);
+    return !j->is_given && !j->is_sketch && bt_recipe_gptq_sites(&j->o->recipe);
 }
 
 /* Writes a layer's tensors and sites. With GPTQ, progress counts the sums instead. */
@@ -475,7 +475,8 @@ static bt_err gptq_begin(void *ud, uint32_t layer, bt_fault *fault)
     for (size_t i = 0, at = (size_t)layer * BT_PKG_LAYER_SITES; i < layer_sites(j, layer); i++) {
         const size_t k = j->stats->site[at + i].k;
         const bt_recipe_layer *r = recipe_at(j, layer, i);
-        if (!r->gptq || bt_compile_experts_of(j, layer, (uint32_t)i)) continue; /* experts round to nearest */
+        /* experts round to nearest */
+        if (!(r->gptq >> i & 1) || bt_compile_experts_of(j, layer, (uint32_t)i)) continue;
         if (!(j->gptq[at + i] = calloc(k * k, sizeof(float))))
             return bt_fail(fault, BT_ENOMEM, "out of memory for GPTQ over %zu inputs", k);
         if (r->act_order && !(j->order[at + i] = calloc(k, sizeof **j->order)))

@@ -86,8 +86,8 @@ static uint64_t gptq_bytes(const bt_compile_job *j)
 {
     const bt_hparams *hp = &j->m->hp;
     uint64_t sums = 0, widest = 0;
-    if (!bt_recipe_has_gptq(&j->o->recipe)) return 0;
     for (uint32_t kind = 0; kind < BT_SITE_KINDS; kind++) {
+        if (!(bt_recipe_gptq_sites(&j->o->recipe) >> kind & 1)) continue;
         const uint64_t k = bt_pkg_site_width(kind, hp->dim, hp->heads * hp->head_dim, hp->ffn);
         sums += k * k * sizeof(float);
         widest = larger(widest, k * k * sizeof(double));

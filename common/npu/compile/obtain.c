@@ -163,7 +163,7 @@ static bt_err order_make(order *o, const bt_model *m, const bt_obtain_want *w, c
     if (e == BT_OK) e = bt_attention_parse(&o->options.attention, w->attention, fault);
     if (e == BT_OK) e = check_recipe(&o->options.recipe, how, fault);
     if (e == BT_OK) e = bt_profile_load(&o->profile, w->profile, fault);
-    if (e == BT_OK) e = bt_compile_resolve(&o->options.recipe, &o->profile, fault);
+    if (e == BT_OK) e = bt_compile_resolve(&o->options.recipe, &m->hp, &o->profile, fault);
     return e < 0 ? e : find_text(o, w->calib, fault);
 }
 

@@ -12,7 +12,7 @@
 #define CHOICES \
     "per-tensor, group=, lut4, lut6, r1, no-r1, r2, no-r2, r4, no-rotate, clip=, shadow=, prune=, smooth=, " \
     "awq, asym, " \
-    "no-asym, a16=, bias, no-bias, gptq, no-gptq, act-order, llm-int8"
+    "no-asym, a16=, bias, no-bias, gptq, no-gptq, gptq=, act-order, llm-int8"
 _Static_assert((int)BT_RECIPE_HEAD == (int)BT_MODEL_MAX_LAYERS, "a layer's number is never the head's");
 static const double AUTO = 0, CLIP8 = AUTO, CLIP16 = 99.99;
 
@@ -32,6 +32,7 @@ enum {
     SEEN_ASYM = 4096,
     SEEN_AWQ = 8192,
     SEEN_LUT = 16384,
+    ALL_SITES = (1 << BT_SITE_KINDS) - 1, /* of bt_recipe_layer.gptq */
     SEEN_WHOLE = SEEN_R1 | SEEN_R2 | SEEN_R4 | SEEN_SHADOW | SEEN_PRUNE | SEEN_SMOOTH | SEEN_LLM_INT8 |
                  SEEN_ASYM | SEEN_AWQ
 };
@@ -57,6 +58,12 @@ static bool rotates(const bt_recipe *r)
     return !r->awq && (r->usual.weight_bits != 4 || r->usual.group != 32);
 }
 static bool has_gptq(const bt_recipe *r) { return !r->awq && r->usual.weight_bits == 4; }
+
+/* Whether a layer's recipe that says nothing of GPTQ leaves it to the model. whole: NULL for a part. */
+static bool leaves_gptq(const bt_recipe_layer *l, const bt_recipe *whole)
+{
+    return l->weight_bits == 8 && !l->palette_bits && !(whole && (whole->awq || whole->llm_int8));
+}
 
 /* Reads a number with at most four digits after the point, so that its text gives the same number again. */
 static bt_err number(double *ret, const char *text, double lo, double hi, bt_fault *fault)
@@ -90,19 +97,38 @@ static bt_err parse_shadow(bt_recipe *r, const char *value, bt_fault *fault)
     return bt_fail(fault, BT_EARG, "recipe: shadow=%s is none of off, value and channel", value);
 }
 
-static bt_err parse_sites(bt_recipe_layer *r, char *value, bt_fault *fault)
+/* *ret: bits 1 << bt_site_kind. */
+static bt_err parse_sites(unsigned *ret, const char *choice, char *value, bt_fault *fault)
 {
+    *ret = 0;
     for (char *site = value, *next; site; site = next) {
         if ((next = strchr(site, '+'))) *next++ = 0;
         int s = 0;
         while (s < BT_SITE_KINDS && strcmp(site, bt_site_kind_name((bt_site_kind)s)) != 0) s++;
         if (s == BT_SITE_KINDS)
             return bt_fail(fault, BT_EARG,
-                           "recipe: a16=%s names no sites; they are qkv, o, up, down, head, joined by '+'",
-                           site);
-        r->input_bits[s] = 16;
+                           "recipe: %s=%s names no sites; they are qkv, o, up, down, head, joined by '+'",
+                           choice, site);
+        *ret |= 1u << s;
     }
     return BT_OK;
+}
+
+static bt_err parse_a16(bt_recipe_layer *r, char *value, bt_fault *fault)
+{
+    unsigned sites;
+    const bt_err e = parse_sites(&sites, "a16", value, fault);
+    for (int s = 0; e == BT_OK && s < BT_SITE_KINDS; s++)
+        if (sites >> s & 1) r->input_bits[s] = 16;
+    return e;
+}
+
+static bt_err parse_gptq(bt_recipe_layer *r, char *value, bt_fault *fault)
+{
+    unsigned sites;
+    const bt_err e = parse_sites(&sites, "gptq", value, fault);
+    if (e == BT_OK) r->gptq = (uint8_t)sites;
+    return e;
 }
 
 static bt_err parse_group(bt_recipe_layer *r, const char *value, bt_fault *fault)
@@ -144,19 +170,14 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         {"bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), true},
         {"no-bias", SEEN_BIAS, offsetof(bt_recipe, usual.bias), false},
         {"act-order", 0, offsetof(bt_recipe, usual.act_order), true},
-        {"gptq", SEEN_GPTQ, offsetof(bt_recipe, usual.gptq), true},
-        {"no-gptq", SEEN_GPTQ, offsetof(bt_recipe, usual.gptq), false},
     };
     static const struct {
         const char *name;
         unsigned group;
-    } setting[] = {{"clip", SEEN_CLIP},
-                   {"shadow", SEEN_SHADOW},
-                   {"prune", SEEN_PRUNE},
-                   {"smooth", SEEN_SMOOTH},
-                   {"a16", SEEN_A16},
-                   {"group", SEEN_GROUP},
-                   {"no-rotate", SEEN_R1 | SEEN_R2}};
+    } setting[] = {{"clip", SEEN_CLIP},   {"shadow", SEEN_SHADOW},
+                   {"prune", SEEN_PRUNE}, {"smooth", SEEN_SMOOTH},
+                   {"a16", SEEN_A16},     {"gptq", SEEN_GPTQ},
+                   {"group", SEEN_GROUP}, {"no-rotate", SEEN_R1 | SEEN_R2}};
     unsigned group = 0;
     bt_err e = BT_EARG;
     char *value = strchr(choice, '=');
@@ -176,6 +197,11 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
         r->asym = choice[0] == 'a' ? BT_ASYM_ON : BT_ASYM_OFF;
         e = BT_OK;
     }
+    if (!value && (!strcmp(choice, "gptq") || !strcmp(choice, "no-gptq"))) {
+        group = SEEN_GPTQ;
+        r->usual.gptq = choice[0] == 'g' ? ALL_SITES : 0;
+        e = BT_OK;
+    }
     if (!value && (!strcmp(choice, "lut4") || !strcmp(choice, "lut6"))) {
         group = SEEN_LUT;
         r->usual.palette_bits = (uint8_t)(choice[3] - '0');
@@ -191,7 +217,8 @@ static bt_err parse_choice(bt_recipe *r, unsigned *seen, bool is_a16, char *choi
             return bt_fail(fault, BT_EARG, "recipe: no choice '%s': " CHOICES, choice);
         if (group == SEEN_CLIP) e = parse_clip(&r->usual, is_a16, value, fault);
         else if (group == SEEN_SHADOW) e = parse_shadow(r, value, fault);
-        else if (group == SEEN_A16) e = parse_sites(&r->usual, value, fault);
+        else if (group == SEEN_A16) e = parse_a16(&r->usual, value, fault);
+        else if (group == SEEN_GPTQ) e = parse_gptq(&r->usual, value, fault);
         else if (group == SEEN_GROUP) e = parse_group(&r->usual, value, fault);
         else if (group == SEEN_PRUNE) e = fraction(&r->prune, choice, value, fault);
         else e = fraction(&r->smooth, choice, value, fault);
@@ -273,7 +300,8 @@ static bt_err parse_one(bt_recipe *ret, unsigned *ret_seen, char *text, bt_fault
     }
     if (!(seen & SEEN_R1)) r.r1 = rotates(&r);
     if (!(seen & SEEN_R2)) r.r2 = rotates(&r);
-    if (!(seen & SEEN_GPTQ)) r.usual.gptq = has_gptq(&r);
+    if (!(seen & SEEN_GPTQ)) r.usual.gptq = has_gptq(&r) ? ALL_SITES : 0;
+    r.usual.gptq_auto = !(seen & SEEN_GPTQ) && leaves_gptq(&r.usual, &r);
     const bt_err e = check(&r, seen, fault);
     if (e == BT_OK) *ret = r;
     if (e == BT_OK) *ret_seen = seen;
@@ -291,7 +319,10 @@ static bt_recipe_layer only(const bt_recipe_layer *l, bool is_head)
     bt_recipe_layer one = *l;
     if (is_head) {
         memset(one.input_bits, l->input_bits[BT_SITE_HEAD], sizeof one.input_bits);
+        one.gptq = l->gptq >> BT_SITE_HEAD & 1 ? ALL_SITES : 0;
     } else {
+        one.gptq &= (uint8_t) ~(1u << BT_SITE_HEAD);
+        if (one.gptq == (ALL_SITES & ~(1u << BT_SITE_HEAD))) one.gptq = ALL_SITES;
         one.input_bits[BT_SITE_HEAD] = 16;
         for (int s = 0; s < BT_SITE_HEAD; s++)
             if (l->input_bits[s] == 8) one.input_bits[BT_SITE_HEAD] = 8;
@@ -415,11 +446,25 @@ const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_
     return part ? &r->part[part - 1] : &r->usual;
 }
 
-bool bt_recipe_has_gptq(const bt_recipe *r)
+unsigned bt_recipe_gptq_sites(const bt_recipe *r)
 {
-    bool has = r->usual.gptq;
-    for (uint8_t i = 0; i < r->parts; i++) has |= r->part[i].gptq;
-    return has;
+    unsigned sites = r->usual.gptq;
+    for (uint8_t i = 0; i < r->parts; i++) sites |= r->part[i].gptq;
+    return sites;
+}
+
+static void settle(bt_recipe_layer *l, bool is_wanted)
+{
+    if (is_wanted && l->gptq_auto) l->gptq = ALL_SITES;
+    if (!l->gptq && leaves_gptq(l, NULL)) l->gptq_auto = !is_wanted;
+    if (l->gptq) l->gptq_auto = false;
+}
+
+void bt_recipe_settle_gptq(bt_recipe *r, bool is_wanted)
+{
+    const bool is_open = is_wanted && !r->awq && !r->llm_int8;
+    settle(&r->usual, is_open);
+    for (uint8_t i = 0; i < r->parts; i++) settle(&r->part[i], is_open);
 }
 
 bool bt_recipe_has_8_bit_site(const bt_recipe *r)
@@ -506,11 +551,32 @@ static void add_clip(line *l, const bt_recipe_layer *r, bool all_16)
     else add_number(l, "clip=p", clip);
 }
 
+/* Writes which sites, joined by '+'. */
+static void add_sites(line *l, const char *name, unsigned which)
+{
+    char sites[32] = "";
+    for (int s = 0; s < BT_SITE_KINDS; s++)
+        if (which >> s & 1) {
+            if (sites[0]) strcat(sites, "+");
+            strcat(sites, bt_site_kind_name((bt_site_kind)s));
+        }
+    if (sites[0]) add(l, name, sites);
+}
+
+static void add_gptq(line *l, const bt_recipe_layer *r, const bt_recipe *whole)
+{
+    const uint8_t usual = (whole ? has_gptq(whole) : r->weight_bits == 4) ? ALL_SITES : 0;
+    if (r->gptq == usual && (usual || r->gptq_auto || !leaves_gptq(r, whole))) return;
+    if (r->gptq == 0 || r->gptq == ALL_SITES) add(l, r->gptq ? "gptq" : "no-gptq", "");
+    else add_sites(l, "gptq=", r->gptq);
+}
+
 /* Writes MODE[:CHOICES]. whole: the recipe in front; NULL for the recipe of a part. */
 static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole)
 {
     const bool all_16 = !has_8_bit_site(r);
-    char sites[32] = "", mode[8];
+    unsigned wide = 0; /* sites of 16-bit inputs */
+    char mode[8];
     snprintf(mode, sizeof mode, "w%ua%u", r->weight_bits, all_16 ? 16u : 8u);
     put(l, mode);
     l->before = ':';
@@ -526,13 +592,10 @@ static void add_recipe(line *l, const bt_recipe_layer *r, const bt_recipe *whole
     if (whole && whole->awq) add(l, "awq", "");
     if (whole && whole->asym) add(l, whole->asym == BT_ASYM_ON ? "asym" : "no-asym", "");
     for (int s = 0; !all_16 && s < BT_SITE_KINDS; s++)
-        if (r->input_bits[s] == 16) {
-            if (sites[0]) strcat(sites, "+");
-            strcat(sites, bt_site_kind_name((bt_site_kind)s));
-        }
-    if (sites[0]) add(l, "a16=", sites);
+        if (r->input_bits[s] == 16) wide |= 1u << s;
+    add_sites(l, "a16=", wide);
     if (!r->bias) add(l, "no-bias", "");
-    if (r->gptq != (whole ? has_gptq(whole) : r->weight_bits == 4)) add(l, r->gptq ? "gptq" : "no-gptq", "");
+    add_gptq(l, r, whole);
     if (r->act_order) add(l, "act-order", "");
     if (whole && whole->llm_int8) add(l, "llm-int8", "");
 }

@@ -47,7 +47,9 @@
  *   a16=SITE+SITE..   16-bit inputs at these sites whatever the mode: qkv, o, up (gate and up), down, head
  *   bias, no-bias     bias correction (Nagel et al. 2019, arXiv 1906.04721, section 4.2): what rounding the weights
  *                     adds to a linear's mean output on the calibration is taken off its bias (default: on)
- *   gptq, no-gptq     rounds weights by GPTQ on the calibration (default for 4-bit weights without awq)
+ *   gptq, no-gptq, gptq=SITE+SITE..   rounds weights by GPTQ on the calibration: those of all sites, of none, or of
+ *                     these. Default: of all with 4-bit weights, of none with awq. 8-bit weights leave it to the model,
+ *                     by bt_compile_resolve: of all where the recipe has R1 and the model cannot
  *   act-order         gptq: the inputs with the greatest squares first
  *   llm-int8          scales rows and takes out outlier columns at run time, as LLM.int8 does. Numbers depend on how a
  *                     prompt is cut, so `perplexity` only
@@ -69,7 +71,9 @@ typedef struct bt_recipe_layer {       /* what may differ between layers */
     uint8_t input_bits[BT_SITE_KINDS]; /* 8 or 16 */
     uint8_t palette_bits;              /* bits of an index into a palette: 4 or 6; 0: no palettes */
     uint16_t group; /* inputs that share a step and an offset, or a palette; 0: all inputs of a channel */
-    bool per_tensor, bias, gptq, act_order;
+    uint8_t gptq;   /* sites whose weights GPTQ rounds: bits 1 << bt_site_kind */
+    bool gptq_auto; /* gptq is left to the model, and 0; bt_compile_resolve settles it */
+    bool per_tensor, bias, act_order;
     double clip_percentile8, clip_percentile16; /* of inputs of 8 and of 16 bits; 100: the maximum; 0: auto */
 } bt_recipe_layer;
 
@@ -113,12 +117,14 @@ void bt_recipe_text(char ret[BT_RECIPE_MAX_TEXT], const bt_recipe *r);
 const bt_recipe_layer *bt_recipe_of(const bt_recipe *r, uint32_t layer, bt_site_kind site);
 /* Whether two recipes say the same of the whole model and of a layer's linears of a site. */
 bool bt_recipe_is_same(const bt_recipe *a, const bt_recipe *b, uint32_t layer, bt_site_kind site);
-bool bt_recipe_has_gptq(const bt_recipe *r); /* in any layer */
+unsigned bt_recipe_gptq_sites(const bt_recipe *r); /* in any layer: bits 1 << bt_site_kind */
 bool bt_recipe_has_8_bit_site(const bt_recipe *r);
 /* BT_EARG: the recipe names a layer that the model, with `layers` layers, does not have; the fault has both numbers. */
 bt_err bt_recipe_check_layers(const bt_recipe *r, uint32_t layers, bt_fault *fault);
 /* BT_EARG: groups do not divide the inputs of this site's linears, or with palettes those are no multiple of four; the
  * fault has both numbers. */
 bt_err bt_recipe_check_group(const bt_recipe_layer *r, bt_site_kind site, uint32_t inputs, bt_fault *fault);
+/* GPTQ of the layers that leave it to the model: at all sites, or at none. */
+void bt_recipe_settle_gptq(bt_recipe *r, bool is_wanted);
 const char *bt_site_kind_name(bt_site_kind k); /* "qkv", "o", "up", "down", "head" */
 #endif

@@ -28,6 +28,14 @@ struct bt_fold {
     float *columns; /* [threads][COLUMNS][dim] while `whole` is made */
 };
 
+bool bt_fold_can_r1(const bt_hparams *hp)
+{
+    const bt_arch_info *a = bt_arch_of(hp->arch);
+    uint32_t base, log2;
+    return a->norms == BT_ARCH_BEFORE && a->norm != BT_ARCH_MEAN && a->biases != BT_ARCH_ALL &&
+           bt_hadamard_find(&base, &log2, hp->dim);
+}
+
 bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const bt_kernels *kernels,
                    bt_pool *pool, bt_fault *fault)
 {
@@ -45,9 +53,7 @@ bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const b
     f->norms = bt_arch_of(m->hp.arch)->norms;
     f->by_mean = bt_arch_of(m->hp.arch)->norm == BT_ARCH_MEAN;
     f->is_product = bt_arch_is_product(m->hp.arch);
-    if ((rotations & BT_ROTATION_R1) && f->norms == BT_ARCH_BEFORE && !f->by_mean &&
-        bt_arch_of(m->hp.arch)->biases != BT_ARCH_ALL)
-        bt_hadamard_init(&f->r1, m->hp.dim, true);
+    if ((rotations & BT_ROTATION_R1) && bt_fold_can_r1(&m->hp)) bt_hadamard_init(&f->r1, m->hp.dim, true);
     if (rotations & BT_ROTATION_R2) bt_hadamard_init(&f->r2, m->hp.head_dim, false);
     if (rotations & BT_ROTATION_R4) bt_hadamard_init(&f->r4, m->hp.ffn, false);
     f->smooth = calloc((size_t)m->hp.layers * BT_PKG_LAYER_SITES + 1, sizeof *f->smooth);

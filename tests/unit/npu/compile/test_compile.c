@@ -558,6 +558,42 @@ static void rotation_spreads_a_planted_outlier_over_all_channels(void **state)
     end(&w);
 }
 
+/* Squares of what the outputs lose: of down, which no rotation helps, and of the other linears. */
+static void sum_errors(double ret[2], const world *w, const char *recipe, const char *made)
+{
+    const bt_compile_options o = options(w, recipe);
+    compile(w, &o, NULL);
+    bt_pkg *p = open_pkg(w);
+    assert_string_equal(bt_pkg_recipe(p), made);
+    ret[0] = ret[1] = 0;
+    for (size_t i = 0; i < bt_pkg_header_of(p)->tensors.count; i++) {
+        const bt_pkg_tensor *t = &bt_pkg_tensors(p)[i];
+        const uint32_t kind = t->n ? bt_pkg_site_of((bt_weight)t->weight) : BT_PKG_NONE;
+        if (kind == BT_PKG_NONE) continue;
+        ret[kind != BT_SITE_DOWN] += (double)t->output_error * (double)t->output_error;
+    }
+    bt_pkg_close(p);
+}
+
+static void where_r1_cannot_be_gptq_keeps_what_8_bit_weights_lose(void **state)
+{
+    (void)state;
+    static const char *const archs[] = {"gemma3", "starcoder2"};
+    for (size_t a = 0; a < sizeof archs / sizeof *archs; a++) {
+        world w = begin(archs[a]);
+        double nearest[2], gptq[2], down[2];
+        sum_errors(nearest, &w, "w8a16:no-gptq", "w8a16:no-gptq");
+        sum_errors(gptq, &w, "w8a16", "w8a16:gptq");
+        sum_errors(down, &w, "w8a16:gptq=down", "w8a16:gptq=down");
+        print_message("%s: down %.3g by rounding to nearest, %.3g by GPTQ; others %.3g, %.3g\n", archs[a],
+                      nearest[0], gptq[0], nearest[1], gptq[1]);
+        assert_true(gptq[0] > 0 && gptq[0] < 0.7 * nearest[0]);
+        assert_true(gptq[1] > 0 && gptq[1] < 0.9 * nearest[1]);
+        assert_true(down[0] == gptq[0] && down[1] == nearest[1]);
+        end(&w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -575,6 +611,7 @@ int main(void)
         cmocka_unit_test(awq_keeps_the_models_output_with_and_without_rotation),
         cmocka_unit_test(a_shadow_pruned_everywhere_is_the_plain_clip_bit_for_bit),
         cmocka_unit_test(rotation_spreads_a_planted_outlier_over_all_channels),
+        cmocka_unit_test(where_r1_cannot_be_gptq_keeps_what_8_bit_weights_lose),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

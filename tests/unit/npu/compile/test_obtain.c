@@ -136,6 +136,47 @@ static void a_profile_decides_on_zero_points(void **state)
            "those of profile hexagon-v75-int8 have none");
 }
 
+/* R1 cannot be folded where norms stand behind the blocks, or have a mean. Settled twice, a recipe stays. */
+static void gptq_rounds_8_bits_where_r1_cannot_be(void **state)
+{
+    static const struct {
+        bt_arch arch;
+        const char *quant, *made;
+    } of[] = {{BT_ARCH_GEMMA3, "w8a8", "w8a8:gptq"},
+              {BT_ARCH_GEMMA2, "w8a16", "w8a16:gptq"},
+              {BT_ARCH_OLMO2, "w8a8:r1,group=32", "w8a8:group=32,gptq"},
+              {BT_ARCH_STARCODER2, "w8a8", "w8a8:gptq"},
+              {BT_ARCH_GEMMA3, "w8a8/1=w4a8/2=w8a8:clip=max/head=w8a16",
+               "w8a8:gptq/1=w4a8/2=w8a8:clip=max,gptq/head=w8a16:gptq"},
+              {BT_ARCH_GEMMA3, "w8a8:no-gptq", "w8a8:no-gptq"},
+              {BT_ARCH_GEMMA3, "w8a8:gptq=down", "w8a8:gptq=down"},
+              {BT_ARCH_GEMMA3, "w8a8:no-rotate", "w8a8:no-rotate"},
+              {BT_ARCH_GEMMA3, "w8a8:awq", "w8a8:awq"},
+              {BT_ARCH_GEMMA3, "w8a8:lut6", "w8a8:lut6"},
+              {BT_ARCH_GEMMA3, "w8a8:llm-int8", "w8a8:llm-int8"},
+              {BT_ARCH_GEMMA3, "w4a8", "w4a8"},
+              {BT_ARCH_LLAMA, "w8a8", "w8a8"},
+              {BT_ARCH_LLAMA, "w8a8:no-gptq/1=w8a8:clip=max,no-gptq", "w8a8/1=w8a8:clip=max"},
+              {BT_ARCH_QWEN3, "w8a8:gptq=down", "w8a8:gptq=down"}};
+    bt_profile host;
+    (void)state;
+    assert_int_equal(bt_profile_load(&host, NULL, NULL), BT_OK);
+    for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
+        const bt_hparams hp = {.arch = of[i].arch, .dim = 640, .layers = 4};
+        bt_recipe r;
+        char text[BT_RECIPE_MAX_TEXT], again[BT_RECIPE_MAX_TEXT];
+        assert_int_equal(bt_recipe_parse(&r, of[i].quant, NULL), BT_OK);
+        for (int time = 0; time < 2; time++) {
+            assert_int_equal(bt_compile_resolve(&r, &hp, &host, NULL), BT_OK);
+            bt_recipe_text(text, &r);
+            assert_string_equal(text, of[i].made);
+        }
+        assert_int_equal(bt_recipe_parse(&r, text, NULL), BT_OK);
+        bt_recipe_text(again, &r);
+        assert_string_equal(again, text);
+    }
+}
+
 static void contexts_beyond_the_usual_share_packages_of_powers_of_two(void **state)
 {
     static const struct {
@@ -292,6 +333,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(compiles_once_and_finds_it_again),
         cmocka_unit_test(a_profile_decides_on_zero_points),
+        cmocka_unit_test(gptq_rounds_8_bits_where_r1_cannot_be),
         cmocka_unit_test(contexts_beyond_the_usual_share_packages_of_powers_of_two),
         cmocka_unit_test(progress_grows_in_small_steps_to_the_whole),
         cmocka_unit_test(a_named_package_keeps_its_own_options),

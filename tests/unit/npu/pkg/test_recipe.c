@@ -24,12 +24,25 @@ static void the_default_is_w8a8_rotated_with_an_integer_shadow(void **state)
     assert_string_equal(text, "w8a8");
 }
 
+static void assert_text(const char *recipe, const char *text)
+{
+    bt_recipe r;
+    bt_fault f = {""};
+    char made[BT_RECIPE_MAX_TEXT], again[BT_RECIPE_MAX_TEXT];
+    assert_int_equal(bt_recipe_parse(&r, recipe, &f), BT_OK);
+    bt_recipe_text(made, &r);
+    assert_string_equal(made, text);
+    assert_int_equal(bt_recipe_parse(&r, made, &f), BT_OK);
+    bt_recipe_text(again, &r);
+    assert_string_equal(again, made);
+}
+
 static void every_recipe_has_one_text(void **state)
 {
     (void)state;
     static const char *const same[][2] = {
         {"w8a8", "w8a8"},
-        {"w8a8:r1,r2,clip=auto,shadow=value,no-gptq", "w8a8"},
+        {"w8a8:r1,r2,clip=auto,shadow=value", "w8a8"},
         {"w8a8:clip=p99.99", "w8a8:clip=p99.99"},
         {"w8a16:clip=p99.99", "w8a16"},
         {"w8a16:clip=auto", "w8a16:clip=auto"},
@@ -52,7 +65,6 @@ static void every_recipe_has_one_text(void **state)
         {"w4a8", "w4a8"},
         {"w4a8:gptq", "w4a8"},
         {"w4a16:no-gptq,per-tensor", "w4a16:per-tensor,no-gptq"},
-        {"w8a8:gptq", "w8a8:gptq"},
         {"w8a8:bias", "w8a8"},
         {"w8a16:gptq,no-bias", "w8a16:no-bias,gptq"},
         {"w8a8:asym", "w8a8:asym"},
@@ -88,17 +100,24 @@ static void every_recipe_has_one_text(void **state)
         {"w8a8:a16=head/7=w8a8", "w8a8:a16=head"},
         {"w4a8:no-rotate,shadow=off/0-255+head=w8a8", "w4a8:no-rotate,shadow=off/0-255+head=w8a8"},
     };
-    for (size_t i = 0; i < sizeof same / sizeof *same; i++) {
-        bt_recipe r;
-        bt_fault f = {""};
-        char text[BT_RECIPE_MAX_TEXT], again[BT_RECIPE_MAX_TEXT];
-        assert_int_equal(bt_recipe_parse(&r, same[i][0], &f), BT_OK);
-        bt_recipe_text(text, &r);
-        assert_string_equal(text, same[i][1]);
-        assert_int_equal(bt_recipe_parse(&r, text, &f), BT_OK);
-        bt_recipe_text(again, &r);
-        assert_string_equal(again, text);
-    }
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_text(same[i][0], same[i][1]);
+}
+
+static void gptq_is_of_all_sites_none_or_those_that_are_named(void **state)
+{
+    (void)state;
+    static const char *const same[][2] = {
+        {"w8a8:r1,no-gptq", "w8a8:no-gptq"},
+        {"w8a8:gptq", "w8a8:gptq"},
+        {"w8a8:gptq=head+qkv", "w8a8:gptq=qkv+head"},
+        {"w8a8:gptq=qkv+o+up+down+head", "w8a8:gptq"},
+        {"w4a8:gptq=down", "w4a8:gptq=down"},
+        {"w4a8:awq,gptq=o", "w4a8:awq,gptq=o"},
+        {"w8a8:awq,no-gptq", "w8a8:awq"},
+        {"w8a8/1=w8a8:no-gptq", "w8a8/1=w8a8:no-gptq"},
+        {"w8a8:gptq=up/1=w8a8:gptq=up+head/head=w8a8:gptq=up", "w8a8:gptq=up"},
+    };
+    for (size_t i = 0; i < sizeof same / sizeof *same; i++) assert_text(same[i][0], same[i][1]);
 }
 
 static void long_texts_come_back_whole(void **state)
@@ -247,7 +266,7 @@ static void layers_and_the_head_have_the_recipe_that_names_them(void **state)
         assert_int_equal(bt_recipe_of(&r, l, BT_SITE_DOWN)->group, own ? 32 : 0);
         assert_int_equal(bt_recipe_of(&r, l, BT_SITE_HEAD)->input_bits[BT_SITE_HEAD], 16);
     }
-    assert_true(bt_recipe_has_gptq(&r));
+    assert_true(bt_recipe_gptq_sites(&r));
     assert_int_equal(bt_recipe_check_layers(&r, 4, &f), BT_OK);
     assert_int_equal(bt_recipe_check_layers(&r, 3, &f), BT_EARG);
     assert_string_equal(f.text, "--quant has a recipe for layer 3, and the model has 3 layers, from 0");
@@ -258,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_default_is_w8a8_rotated_with_an_integer_shadow),
         cmocka_unit_test(every_recipe_has_one_text),
+        cmocka_unit_test(gptq_is_of_all_sites_none_or_those_that_are_named),
         cmocka_unit_test(layers_and_the_head_have_the_recipe_that_names_them),
         cmocka_unit_test(long_texts_come_back_whole),
         cmocka_unit_test(refuses_recipes_of_layers_that_cannot_be),
