@@ -37,20 +37,30 @@ static long long number_of(const json_t *node, const char *key)
     return json_integer_value(json_object_get(node, key));
 }
 
+/* Pages that are used and cached, of window layers behind the others' where the node has such layers. */
+static const char *pages_text(char ret[static 64], const json_t *node, const char *key, const char *windows)
+{
+    snprintf(ret, 64, "%lld", number_of(node, key));
+    if (number_of(node, "window_pages_total"))
+        snprintf(ret, 64, "%lld+%lld", number_of(node, key), number_of(node, windows));
+    return ret;
+}
+
 static void print_table(const json_t *nodes)
 {
     size_t i;
     const json_t *n;
-    printf("%-16s %-8s %-9s %8s %7s %7s %7s %10s  %s\n", "id", "role", "state", "pid", "pages", "cached",
+    printf("%-16s %-8s %-9s %8s %11s %11s %7s %10s  %s\n", "id", "role", "state", "pid", "pages", "cached",
            "leases", "memory", "endpoint");
     json_array_foreach(nodes, i, n) {
-        char pid[24] = "-", rss[24];
+        char pid[24] = "-", rss[24], pages[64], cached[64];
         if (json_is_integer(json_object_get(n, "pid")))
             snprintf(pid, sizeof pid, "%lld", number_of(n, "pid"));
         bt_num_size_text(rss, sizeof rss, (uint64_t)number_of(n, "rss_bytes"));
-        printf("%-16s %-8s %-9s %8s %7lld %7lld %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"),
-               text_of(n, "state"), pid, number_of(n, "pages_used"), number_of(n, "pages_cached"),
-               number_of(n, "leases"), rss, text_of(n, "endpoint"));
+        printf("%-16s %-8s %-9s %8s %11s %11s %7lld %10s  %s\n", text_of(n, "id"), text_of(n, "role"),
+               text_of(n, "state"), pid, pages_text(pages, n, "pages_used", "window_pages_used"),
+               pages_text(cached, n, "pages_cached", "window_pages_cached"), number_of(n, "leases"), rss,
+               text_of(n, "endpoint"));
     }
 }
 

@@ -183,6 +183,12 @@ static void look_at_windows(const cluster *c, const json_t *cold)
         } else {
             assert_true(windows < all);
             assert_true(number(node, "window_pages_cached") < number(node, "pages_cached"));
+            spawn *table = SPAWN("baton", "status", "--url", c->url);
+            char want[64];
+            (void)snprintf(want, sizeof want, " %lld+%lld ", (long long)number(node, "pages_cached"),
+                           (long long)number(node, "window_pages_cached"));
+            assert_int_equal(spawn_wait(table, spawn_patience(ANSWER_MS)), 0);
+            if (!strstr(spawn_out(table), want)) fail_msg("no '%s' in\n%s", want, spawn_out(table));
         }
     }
     simulate_the_same(status, cold);
