@@ -244,7 +244,7 @@ size_t bt_dims_ignored_of(bt_dims_ignored ret[BT_DIMS_IGNORED], const bt_dims *s
         *i = (bt_dims_ignored){.field = "sliding_window", .bound = "upper"};
         (void)snprintf(i->effect, sizeof i->effect,
                        "%" PRIu32 " of %" PRIu32 " layers see %" PRIu32
-                       " positions at most; attention and KV are priced over all",
+                       " positions at most; attention is priced over all, save in programs of an NPU",
                        s->windowed, s->layers, s->window);
     }
     if (s->experts) {
