@@ -8,6 +8,7 @@
 #include <string.h>
 
 enum { CLOSED = 0, UNKNOWN = UINT32_MAX >> 1, NO_FRAMES = 0 };
+enum { MAY_END = 1 << 15, MIXED = MAY_END - 1 }; /* of counted.times */
 
 /* A list of frames by its last one; number 0 is the empty list. */
 typedef struct frames {
@@ -24,15 +25,40 @@ typedef struct local {
     uint32_t *exit; /* nodes at which the rule may end */
     size_t exits, exit_cap;
     uint16_t deepest; /* most frames of its own */
-    bool is_wide;     /* walking below its exits would visit more nodes than the tree has */
+    size_t below;     /* nodes below the exits */
+    bool is_wide;     /* walking below its exits would visit more nodes than half of the tree's */
+    bool is_short;    /* the walk ended where that was known: exits and bits are not all */
 } local;
+/* How often a token begins a rule that is read again and again, from one state: for calls with any min and
+ * max. A call's count n and `times` t make n + t - 1. */
+typedef struct edges {
+    struct edge {
+        uint32_t node;
+        uint16_t times; /* of the node above */
+    } * edge;
+    size_t count, cap;
+    bool is_known;
+} edges;
+typedef struct counted {
+    uint32_t rule, state;
+    bool is_fit;     /* each node has one number of times */
+    uint16_t *times; /* [nodes] begun, the first among them, + MAY_END; 0: closed */
+    int32_t *token;  /* [tokens open] by times, then by id */
+    size_t tokens;
+    uint32_t *upto;         /* [most + 1] into token: those of at most so many times */
+    uint16_t most, deepest; /* times; frames of a stack */
+    uint64_t *bits;         /* of all tokens */
+    edges below[256];       /* by class: nodes below one at which the rule may end */
+} counted;
 typedef struct kept {
     uint8_t key[BT_HASH_BYTES];
     uint64_t *bits; /* NULL: nothing */
 } kept;
 
 struct bt_mask {
+    bt_program own; /* with a call more for each rule, which counts and never ends */
     const bt_program *p;
+    uint32_t counting; /* the first of these calls; 0: there are too many */
     const bt_trie *t;
     size_t words;
     /* numbers of lists of frames and of sets of stacks; set 0 is the empty one */
@@ -50,8 +76,13 @@ struct bt_mask {
     size_t end_cap;
     uint16_t *deep; /* [sets]: most frames of a stack */
     size_t deep_cap;
+    uint16_t *times; /* [sets]: counted.times, of a set around which a call counts */
+    size_t times_cap;
     local *local[BT_PROGRAM_STATES];
     size_t locals;
+    counted *counted[BT_MASK_COUNTED];
+    size_t counteds;
+    uint64_t *some; /* [words] */
     kept kept[BT_MASK_KEPT];
     /* of the mask being made */
     member found[BT_PROGRAM_STACKS + 1];
@@ -67,6 +98,22 @@ static void free_local(local *l)
     free(l->bits);
     free(l->exit);
     free(l);
+}
+
+static void free_counted(counted *c)
+{
+    if (!c) return;
+    free(c->times);
+    free(c->token);
+    free(c->upto);
+    free(c->bits);
+    for (size_t i = 0; i < 256; i++) free(c->below[i].edge);
+    free(c);
+}
+
+static void forget_counted(bt_mask *m)
+{
+    for (size_t i = 0; i < BT_MASK_COUNTED; i++) free_counted(m->counted[i]);
 }
 
 static void forget_locals(bt_mask *m)
@@ -97,7 +144,8 @@ static uint32_t add_set(bt_mask *m)
     if (!grow(m, &m->set_at, &m->set_cap, at + 1, sizeof *m->set_at) ||
         !grow(m, &m->row, &m->row_cap, at, classes * sizeof *m->row) ||
         !grow(m, &m->may_end, &m->end_cap, at, sizeof *m->may_end) ||
-        !grow(m, &m->deep, &m->deep_cap, at, sizeof *m->deep))
+        !grow(m, &m->deep, &m->deep_cap, at, sizeof *m->deep) ||
+        !grow(m, &m->times, &m->times_cap, at, sizeof *m->times))
         return CLOSED;
     for (size_t i = 0; i < m->founds; i++) {
         if (!grow(m, &m->member, &m->member_cap, m->members, sizeof *m->member)) return CLOSED;
@@ -106,6 +154,7 @@ static uint32_t add_set(bt_mask *m)
     for (size_t c = 0; c < classes; c++) m->row[at * classes + c] = UNKNOWN;
     m->may_end[at] = false;
     m->deep[at] = 0;
+    m->times[at] = 0;
     m->set_at[at + 1] = (uint32_t)m->members;
     m->sets++;
     return (uint32_t)at;
@@ -165,6 +214,28 @@ static void find(void *ud, const bt_program_stack *s)
     if (m->founds <= BT_PROGRAM_STACKS) m->found[m->founds++] = one;
 }
 
+/* counted.times of a stack whose first frame counts; 0: none does. */
+static uint16_t times_of(const bt_mask *m, const bt_program_stack *s)
+{
+    if (!m->counting || s->depth == 0 || s->frame[0].call < m->counting) return 0;
+    const uint16_t times = s->frame[0].count < MIXED ? s->frame[0].count : MIXED;
+    uint16_t state = s->state;
+    for (size_t d = s->depth; d-- > 1;) {
+        const bt_program_call *c = &m->p->calls[s->frame[d].call];
+        if (!m->p->ends[state] || s->frame[d].count < c->min) return times;
+        state = c->next;
+    }
+    return m->p->ends[state] ? times | MAY_END : times;
+}
+
+static void note_stack(bt_mask *m, uint32_t set, const bt_program_stack *s)
+{
+    const uint16_t times = times_of(m, s), others = m->times[set];
+    m->may_end[set] |= bt_program_stack_may_end(s, m->p);
+    if (m->deep[set] < s->depth) m->deep[set] = s->depth;
+    m->times[set] = others != 0 && (others & MIXED) != (times & MIXED) ? MIXED : others | times;
+}
+
 /* The number of the set in m->found. */
 static uint32_t set_number(bt_mask *m)
 {
@@ -187,8 +258,7 @@ static uint32_t set_number(bt_mask *m)
             bt_program_stack s;
             for (size_t i = 0; i < m->founds; i++) {
                 stack_of(&s, m, m->found[i]);
-                m->may_end[n] |= bt_program_stack_may_end(&s, m->p);
-                if (m->deep[n] < s.depth) m->deep[n] = s.depth;
+                note_stack(m, n, &s);
             }
             return n;
         }
@@ -247,16 +317,22 @@ static void walk(uint64_t *bits, bt_mask *m, uint32_t node, uint32_t set, local 
             if (m->may_end[to] && t->skip[i] > i + 1) {
                 if (!grow(m, &l->exit, &l->exit_cap, l->exits, sizeof *l->exit)) return;
                 l->exit[l->exits++] = i;
+                l->below += t->skip[i] - i;
+                if (l->is_short && l->below > t->nodes / 2) return;
             }
         }
         i++;
     }
 }
 
-/* The tokens that a state opens by itself: a walk without frames. NULL where it was stopped. */
-static const local *local_of(bt_mask *m, uint32_t state)
+/* The tokens that a state opens by itself: a walk without frames, which may end early where exits are wide.
+ * NULL where it was stopped. */
+static const local *local_of(bt_mask *m, uint32_t state, bool may_be_short)
 {
-    if (m->local[state]) return m->local[state];
+    if (m->local[state] && (may_be_short || !m->local[state]->is_short)) return m->local[state];
+    if (m->local[state]) m->locals--;
+    free_local(m->local[state]);
+    m->local[state] = NULL;
     if (m->locals == BT_MASK_STATES) forget_locals(m);
     local *l = calloc(1, sizeof *l);
     if (l) l->bits = calloc(m->words, sizeof *l->bits);
@@ -265,6 +341,7 @@ static const local *local_of(bt_mask *m, uint32_t state)
         m->no_memory = true;
         return NULL;
     }
+    l->is_short = may_be_short;
     m->found[0] = (member){state, NO_FRAMES};
     m->founds = 1;
     const uint32_t set = set_number(m);
@@ -273,12 +350,152 @@ static const local *local_of(bt_mask *m, uint32_t state)
         free_local(l);
         return NULL;
     }
-    size_t below = 0;
-    for (size_t i = 0; i < l->exits; i++) below += m->t->skip[l->exit[i]] - l->exit[i];
-    l->is_wide = below > m->t->nodes / 2;
+    l->is_wide = l->below > m->t->nodes / 2;
+    l->is_short = l->is_short && l->is_wide;
     m->local[state] = l;
     m->locals++;
     return l;
+}
+
+/* ---- rules that are read again and again ---------------------------------------------------------- */
+/* Notes the times of all nodes; false where one has several, or the walk was stopped. */
+static bool count_nodes(counted *c, bt_mask *m, uint32_t set, uint32_t *tokens)
+{
+    const bt_trie *t = m->t;
+    const uint32_t classes = m->p->classes;
+    m->path[0] = set;
+    c->times[0] = m->times[set];
+    for (uint32_t i = 1; i < t->nodes;) {
+        const uint32_t from = m->path[t->depth[i] - 1], class = m->p->class_of[t->byte[i]];
+        uint32_t to = m->row[(size_t)from * classes + class];
+        if (to == UNKNOWN) to = step(m, from, class);
+        if (to == CLOSED) {
+            if (m->is_full || m->no_memory) return false;
+            i = t->skip[i];
+            continue;
+        }
+        m->path[t->depth[i]] = to;
+        c->times[i] = m->times[to];
+        const uint16_t times = c->times[i] & MIXED;
+        if (times == 0 || times == MIXED) return false;
+        for (int32_t id = t->token[i] < 0 ? -1 : t->token[i] & (BT_TRIE_SAME - 1); id >= 0; id = t->same[id])
+            tokens[times]++;
+        if (c->most < times) c->most = times;
+        if (c->deepest < m->deep[to]) c->deepest = m->deep[to];
+        i++;
+    }
+    return true;
+}
+
+/* Sorts the tokens by times, and opens all. */
+static bool sort_tokens(counted *c, bt_mask *m, const uint32_t *tokens)
+{
+    const bt_trie *t = m->t;
+    c->upto = calloc((size_t)c->most + 2, sizeof *c->upto);
+    for (uint16_t i = 1; i <= c->most; i++) c->tokens += tokens[i];
+    c->token = malloc((c->tokens + 1) * sizeof *c->token);
+    c->bits = calloc(m->words, sizeof *c->bits);
+    if (!c->upto || !c->token || !c->bits) return false;
+    for (uint32_t i = 1; i <= c->most; i++) c->upto[i + 1] = c->upto[i] + tokens[i]; /* where i begins, yet */
+    for (uint32_t i = 1; i < t->nodes; i++)
+        for (int32_t id = c->times[i] == 0 || t->token[i] < 0 ? -1 : t->token[i] & (BT_TRIE_SAME - 1);
+             id >= 0; id = t->same[id]) {
+            c->token[c->upto[c->times[i] & MIXED]++] = id;
+            open_token(c->bits, id);
+        }
+    return true;
+}
+
+/* What tokens do from a state of a rule that a call counts; NULL where the walk was stopped. */
+static counted *counted_of(bt_mask *m, uint32_t rule, uint32_t state)
+{
+    for (size_t i = 0; i < BT_MASK_COUNTED && m->counted[i]; i++)
+        if (m->counted[i]->rule == rule && m->counted[i]->state == state) return m->counted[i];
+    counted *c = calloc(1, sizeof *c);
+    uint32_t *tokens = calloc(MIXED + 1, sizeof *tokens);
+    if (c) c->times = calloc(m->t->nodes, sizeof *c->times);
+    if (!c || !c->times || !tokens) m->no_memory = true;
+    else {
+        bt_program_stack s = {.state = (uint16_t)state, .depth = 1};
+        s.frame[0] = (bt_program_frame){(uint16_t)(m->counting + rule), 1};
+        c->rule = rule;
+        c->state = state;
+        m->found[0] = (member){state, frames_number(m, &s)};
+        m->founds = 1;
+        const uint32_t set = set_number(m);
+        c->is_fit = set != CLOSED && count_nodes(c, m, set, tokens);
+        if (c->is_fit && !sort_tokens(c, m, tokens)) m->no_memory = true;
+    }
+    free(tokens);
+    if (m->no_memory) {
+        free_counted(c);
+        return NULL;
+    }
+    counted **place = &m->counted[m->counteds++ % BT_MASK_COUNTED]; /* the oldest one goes */
+    free_counted(*place);
+    *place = c;
+    return m->is_full ? NULL : c;
+}
+
+/* The nodes of a class below those at which the rule may end. */
+static const edges *edges_of(counted *c, bt_mask *m, uint32_t class)
+{
+    const bt_trie *t = m->t;
+    edges *e = &c->below[class];
+    if (e->is_known) return e;
+    for (uint32_t i = 0; i < t->nodes;) {
+        m->path[t->depth[i]] = c->times[i];
+        const uint16_t above = i > 0 ? (uint16_t)m->path[t->depth[i] - 1] : 0;
+        if (above & MAY_END && m->p->class_of[t->byte[i]] == class) {
+            if (!grow(m, &e->edge, &e->cap, e->count, sizeof *e->edge)) return NULL;
+            e->edge[e->count++] = (struct edge){i, above & MIXED};
+        }
+        i = c->times[i] ? i + 1 : t->skip[i];
+    }
+    e->is_known = true;
+    return e;
+}
+
+static void open_counted_tokens(uint64_t *bits, bt_mask *m, const counted *c, uint32_t most)
+{
+    const size_t open = most < c->most ? c->upto[most] : c->tokens;
+    if (open <= c->tokens / 2) {
+        for (size_t i = 0; i < open; i++) open_token(bits, c->token[i]);
+        return;
+    }
+    memcpy(m->some, c->bits, m->words * sizeof *bits);
+    for (size_t i = open; i < c->tokens; i++)
+        m->some[c->token[i] >> 6] &= ~(UINT64_C(1) << (c->token[i] & 63));
+    for (size_t w = 0; w < m->words; w++) bits[w] |= m->some[w];
+}
+
+/* What a stack opens whose last call is read several times; false: another way is needed, or it was stopped.
+ */
+static bool open_counted(uint64_t *bits, bt_mask *m, member at, const bt_program_stack *s)
+{
+    if (!m->counting || s->depth == 0) return false;
+    const bt_program_frame f = s->frame[s->depth - 1];
+    const bt_program_call *call = &m->p->calls[f.call];
+    counted *c = call->max > 1 ? counted_of(m, call->rule, at.state) : NULL;
+    if (!c || !c->is_fit || s->depth - 1 + c->deepest > BT_PROGRAM_LEVELS) return false;
+    const uint32_t most = call->max == BT_PROGRAM_NO_END ? MIXED : (uint32_t)(call->max - f.count) + 1;
+    const uint32_t least = f.count < call->min ? (uint32_t)(call->min - f.count) + 1 : 1;
+    open_counted_tokens(bits, m, c, most);
+    m->found[0] = (member){call->next, m->frame[at.frames].before};
+    m->founds = 1;
+    const uint32_t around = set_number(m);
+    for (uint32_t class = 0; around != CLOSED && class < m->p->classes; class ++) {
+        uint32_t to = m->row[(size_t)around * m->p->classes + class];
+        if (to == UNKNOWN) to = step(m, around, class);
+        const edges *e = to != CLOSED ? edges_of(c, m, class) : NULL;
+        for (size_t i = 0; e && i < e->count && !m->is_full && !m->no_memory; i++) {
+            const struct edge *one = &e->edge[i];
+            if (one->times < least || one->times > most) continue;
+            if (m->t->token[one->node] >= 0) open_tokens(bits, m->t, m->t->token[one->node]);
+            walk(bits, m, one->node, to, NULL);
+        }
+    }
+    return !m->is_full && !m->no_memory;
 }
 
 static bool open_stack(uint64_t *bits, bt_mask *m, member first)
@@ -289,10 +506,12 @@ static bool open_stack(uint64_t *bits, bt_mask *m, member first)
     wait[waits++] = first;
     while (waits > 0) {
         const member at = wait[--waits];
-        const local *l = local_of(m, at.state);
-        if (!l) return false;
         stack_of(&s, m, at);
+        const local *l = local_of(m, at.state, s.depth > 0);
+        if (!l) return false;
         const bool is_whole = s.depth > 0 && (l->is_wide || s.depth + l->deepest > BT_PROGRAM_LEVELS);
+        if (is_whole && open_counted(bits, m, at, &s)) continue;
+        if (m->is_full || m->no_memory) return false;
         if (is_whole) {
             m->found[0] = at;
             m->founds = 1;
@@ -398,14 +617,31 @@ bt_err bt_mask_fill(uint64_t *bits, bt_mask *m, const bt_program_state *state, b
                    bt_program_words(words, state));
 }
 
+static bool add_counting(bt_mask *m, const bt_program *p)
+{
+    const uint32_t calls = p->call_at[p->states];
+    m->own = *p;
+    m->own.calls = malloc(((size_t)calls + p->rules) * sizeof *p->calls);
+    m->p = &m->own;
+    if (!m->own.calls) return false;
+    if (calls) memcpy(m->own.calls, p->calls, calls * sizeof *p->calls);
+    if (calls == 0 || calls + p->rules > UINT16_MAX) return true;
+    m->counting = calls;
+    for (uint32_t i = 0; i < p->rules; i++)
+        m->own.calls[calls + i] =
+            (bt_program_call){(uint16_t)i, 0, BT_PROGRAM_NO_END - 1, BT_PROGRAM_NO_END - 1};
+    return true;
+}
+
 bt_err bt_mask_new(bt_mask **ret, const bt_program *program, const bt_trie *trie, bt_fault *fault)
 {
     bt_mask *m = calloc(1, sizeof *m);
     if (!m) return bt_fail(fault, BT_ENOMEM, "masks");
-    m->p = program;
     m->t = trie;
     m->words = bt_mask_words(trie->tokens);
-    forget_numbers(m);
+    m->some = malloc((m->words + 1) * sizeof *m->some);
+    m->no_memory = !m->some || !add_counting(m, program);
+    if (!m->no_memory) forget_numbers(m);
     if (m->no_memory) {
         bt_mask_free(m);
         return bt_fail(fault, BT_ENOMEM, "masks");
@@ -418,6 +654,10 @@ void bt_mask_free(bt_mask *m)
 {
     if (!m) return;
     forget_locals(m);
+    forget_counted(m);
+    free(m->own.calls);
+    free(m->some);
+    free(m->times);
     for (size_t i = 0; i < BT_MASK_KEPT; i++) free(m->kept[i].bits);
     free(m->frame);
     free(m->member);

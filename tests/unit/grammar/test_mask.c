@@ -83,6 +83,12 @@ static const struct {
     {GRAMMAR_GBNF,
      "root ::= a b\na ::= \"a\" | \"a\" a | \"(\" root \")\"\nb ::= (\"a\" | \"b\")* \".\" | a \"x\""},
     {GRAMMAR_GBNF, "root ::= \"[\" root* \"]\" | \"x\""},
+    /* rules that are read several times: one number of times a token, and several; an end within and behind
+     */
+    {GRAMMAR_GBNF,
+     "root ::= part{3,30} (\"x\" part{1,2}){0,2} \".\"\npart ::= [a-w0-9 \\x80-\\xff] | \"\\\\\" [a-z]"},
+    {GRAMMAR_GBNF,
+     "root ::= part{2,9} \"a\" | part{3,5}\npart ::= \"a\" | \"aa\" | [b-z0-9 ] | \"(\" part{1,3} \")\""},
 };
 
 static void a_mask_is_what_accepting_each_token_says(void **state)
