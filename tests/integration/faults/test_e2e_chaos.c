@@ -127,7 +127,7 @@ static void nodes_of_a_little_model_come_and_go_and_no_answer_changes(void **sta
 static void so_they_do_where_layers_have_windows(void **state)
 {
     (void)state;
-    CHAOS(spawn_window_model(), storm_number("BATON_CHAOS", 12), 600, 300, 1500, "--isa", "ref");
+    CHAOS(spawn_window_model(), storm_number("BATON_CHAOS", 8), 300, 300, 1500, "--isa", "ref");
 }
 
 static void nodes_of_the_default_model_come_and_go_and_no_answer_changes(void **state)
