@@ -147,7 +147,7 @@ static bt_err set_up(subject *s, const config *c, const bt_opt_args *args, bt_fa
         (void)snprintf(s->policy, sizeof s->policy, "chunk:%" PRId64 "+tail", c->rows);
         u->shape_policy = s->policy;
     }
-    e = tool_simulate_price_node(&s->priced, u, g, fault);
+    e = tool_simulate_price_node(&s->priced, u, g, c->prompt > 0, fault);
     return e == BT_OK ? check_memory(s, c, fault) : e;
 }
 

@@ -21,9 +21,9 @@ struct tool_simulate_bench {
 
 /* The cost of a node of the group, and its pages. */
 static bt_err cost_of(tool_simulate_priced *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
-                      const tool_simulate_group *g, bt_fault *fault)
+                      const tool_simulate_group *g, bool is_prefill, bt_fault *fault)
 {
-    const bt_err e = tool_simulate_price_node(ret, s, g, fault);
+    const bt_err e = tool_simulate_price_node(ret, s, g, is_prefill, fault);
     if (e < 0) return e;
     const uint64_t bytes =
         s->kv_memory_bytes || g->profile.memory_bytes ? s->kv_memory_bytes : UNKNOWN_MEMORY;
@@ -32,9 +32,9 @@ static bt_err cost_of(tool_simulate_priced *ret, uint32_t *ret_pages, const tool
 }
 
 static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const tool_simulate_setup *s,
-                        const tool_simulate_group *g, bt_fault *fault)
+                        const tool_simulate_group *g, bool is_prefill, bt_fault *fault)
 {
-    const bt_err e = cost_of(ret, ret_pages, s, g, fault);
+    const bt_err e = cost_of(ret, ret_pages, s, g, is_prefill, fault);
     if (e < 0) return e;
     const uint64_t tokens = (uint64_t)*ret_pages * PAGE_TOKENS;
     if (tokens < s->ctx_tokens)
@@ -60,7 +60,8 @@ bt_err tool_simulate_set_context(tool_simulate_setup *s, uint32_t model_ctx, bt_
         for (size_t k = 0; k < side[i]->len; k++) {
             tool_simulate_priced price;
             uint32_t pages;
-            const bt_err e = cost_of(&price, &pages, s, &side[i]->group[k], fault);
+            const bt_err e =
+                cost_of(&price, &pages, s, &side[i]->group[k], i == 0 && !s->is_colocated, fault);
             tool_simulate_price_done(&price);
             if (e < 0) return e;
             if ((uint64_t)pages * PAGE_TOKENS < least) least = (uint64_t)pages * PAGE_TOKENS;
@@ -79,9 +80,9 @@ bt_err tool_simulate_bench_new(tool_simulate_bench **ret, const tool_simulate_se
     if (e == BT_OK) e = tool_simulate_check_package(s, fault);
     if (e == BT_OK) e = tool_simulate_check_schedule(s, fault);
     for (size_t i = 0; e == BT_OK && i < s->prefill.len; i++)
-        e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], fault);
+        e = make_cost(&b->prefill[i], &b->prefill_pages[i], s, &s->prefill.group[i], !s->is_colocated, fault);
     for (size_t i = 0; e == BT_OK && i < s->decode.len; i++)
-        e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], fault);
+        e = make_cost(&b->decode[i], &b->decode_pages[i], s, &s->decode.group[i], false, fault);
     if (e < 0) tool_simulate_bench_free(b);
     else *ret = b;
     return e;

@@ -8,12 +8,21 @@
 
 static const char GPU_POLICY[] = "chunk:8192+tail";
 
+/* Dims say how many layers have a window, and not which. */
+static bool has_windows(const bt_pkg_header *h, const bt_dims *d)
+{
+    uint32_t every, windowed = 0;
+    for (uint32_t i = 0; i < h->layers; i++) windowed += bt_pkg_window(h, i) > 0;
+    if (!bt_dims_global_every(&every, d)) return !windowed;
+    return windowed == d->windowed && h->window == d->window;
+}
+
 static bool has_sizes(const bt_pkg_header *h, const bt_dims *d)
 {
     const uint32_t ffn = d->experts ? d->expert_ffn : d->ffn;
     return h->layers == d->layers && h->dim == d->hidden && h->ffn == ffn && h->heads == d->heads &&
            h->kv_heads == d->kv_heads && h->head_dim == d->head_dim && h->vocab == d->vocab &&
-           h->experts == d->experts && h->experts_used == d->experts_used;
+           h->experts == d->experts && h->experts_used == d->experts_used && has_windows(h, d);
 }
 
 bool tool_simulate_is_of_package(const tool_simulate_setup *s, const tool_simulate_group *g)
@@ -96,13 +105,8 @@ uint64_t tool_simulate_rows_at_once(const tool_simulate_setup *s, const tool_sim
     return bt_shapes_next(&shapes, tokens, 0).valid;
 }
 
-static bool is_prefill(const tool_simulate_setup *s, const tool_simulate_group *g)
-{
-    return !s->is_colocated && g >= s->prefill.group && g < s->prefill.group + s->prefill.len;
-}
-
 bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s,
-                                const tool_simulate_group *g, bt_fault *fault)
+                                const tool_simulate_group *g, bool is_prefill, bt_fault *fault)
 {
     bt_shapes shapes;
     bt_work_programs programs = {.profile = NULL};
@@ -120,7 +124,7 @@ bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_s
                           .kv_elem_bytes = s->kv_elem_bytes,
                           .shapes = &shapes,
                           .pace = s->pace,
-                          .is_prefill = is_prefill(s, g)};
+                          .is_prefill = is_prefill};
     if (e == BT_OK && has_programs) {
         const bt_pkg *p = bt_price_pkg_of(ret->price);
         programs = bt_price_pkg_programs(ret->price);

@@ -13,10 +13,11 @@ typedef struct tool_simulate_priced {
     bt_price_pkg *price;    /* owned; NULL: no programs */
     bt_schedule_play *play; /* owned; likewise */
 } tool_simulate_priced;
-/* BT_EARG: a policy or recipe that is none, or that the device cannot run; a package shorter than setup.ctx_tokens;
+/* is_prefill: the node computes prompts alone; a device with programs then holds experts in these alone.
+ * BT_EARG: a policy or recipe that is none, or that the device cannot run; a package shorter than setup.ctx_tokens;
  * BT_ELIMIT: weights that the device does not hold; BT_ENOMEM. *ret is done after success and failure. */
 bt_err tool_simulate_price_node(tool_simulate_priced *ret, const tool_simulate_setup *s, const tool_simulate_group *g,
-                                bt_fault *fault);
+                                bool is_prefill, bt_fault *fault);
 void tool_simulate_price_done(tool_simulate_priced *p);
 /* Rows of a prompt of so many tokens that pass together at most on a prefill node; 0: the policy cannot be read. */
 uint64_t tool_simulate_rows_at_once(const tool_simulate_setup *s, const tool_simulate_group *g, uint64_t tokens);

@@ -288,7 +288,8 @@ static void mix_double(uint64_t *h, double v)
 
 /* A device by what it takes for some work, and by what draws are made from: of a file, the name says too
  * little. */
-static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simulate_setup *setup)
+static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simulate_setup *setup,
+                     bool is_prefill)
 {
     for (size_t i = 0; i < s->len; i++) {
         const tool_simulate_group *g = &s->group[i];
@@ -297,7 +298,7 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
         mix(h, bt_hash64(&g->profile.time.calibration, sizeof g->profile.time.calibration));
         if (g->model) mix(h, g->model);
         mix(h, g->least == g->most ? g->least : 0);
-        if (tool_simulate_price_node(&price, setup, g, NULL) < 0) continue;
+        if (tool_simulate_price_node(&price, setup, g, is_prefill, NULL) < 0) continue;
         for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
             const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
             mix(h, sim_cost_next(&price.cost, n, 0, true).work.ns);
@@ -314,8 +315,8 @@ uint64_t tool_simulate_key(const tool_simulate_range *r)
     const tool_simulate_setup *s = r->setup;
     const sim_cluster_options *c = &s->cluster;
     uint64_t h = 1;
-    mix_side(&h, &s->prefill, s);
-    mix_side(&h, &s->decode, s);
+    mix_side(&h, &s->prefill, s, !s->is_colocated);
+    mix_side(&h, &s->decode, s, false);
     const uint64_t all[] = {s->is_colocated,
                             s->link.bits_per_us,
                             s->link.latency_ns,

@@ -33,5 +33,9 @@ price '' --batch 4096 --context 4096
 npu() { baton price -m llama-3.2-1b --profile hexagon-v75 "$@"; }
 npu --prompt 700 --rows 700
 npu --prompt 700 --weights int8
+# a step needs idle experts too, a prompt its programs alone
+moe() { baton price -m qwen3-30b-a3b --profile ane-m4 "$@" 2>&1 | sed -n '1s/[,;].*//p'; }
+moe --prompt 64
+moe --batch 1 --context 64
 baton price -m opt-66b --profile ./mine.json --prompt 5
 baton price -m llama-3.1-8b --profile host --prompt 5

@@ -43,7 +43,7 @@ const sim_kit *sim_kit_costs(void)
     const tool_simulate_setup s = {.model = k.model, .weight_bits = 16, .weight_permille = 2000,
                                    .kv_elem_bytes = 2, .ctx_tokens = SIM_KIT_CTX};
     const tool_simulate_group g = {.profile = k.npu};
-    need(tool_simulate_price_node(&npu, &s, &g, &why), &why);
+    need(tool_simulate_price_node(&npu, &s, &g, true, &why), &why);
     k.npu_cost = npu.cost;
     k.npu_cost.play = NULL; /* chunk by chunk */
     return &k;

@@ -208,7 +208,7 @@ static uint64_t of_simulation(const world *w, uint32_t tokens, int schedule, boo
                                    .window = BT_OVERLAP_WINDOW,
                                    .package = has_package ? w->pkg : NULL};
     const tool_simulate_group g = {.profile = w->npu};
-    if (tool_simulate_price_node(&p, &s, &g, &f) < 0) fail_msg("%s", f.text);
+    if (tool_simulate_price_node(&p, &s, &g, true, &f) < 0) fail_msg("%s", f.text);
     assert_true(has_package == (p.sketch == NULL));
     assert_true(p.cost.play(p.cost.play_ud, &played, 0, tokens));
     const uint64_t ns = played.ns;

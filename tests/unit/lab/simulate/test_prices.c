@@ -21,6 +21,7 @@ enum { CTX = 512, LENGTHS = 6 };
 static const uint32_t lengths[LENGTHS] = {1, 17, 64, 65, 200, 500};
 
 static const char *attention; /* of the package; NULL: dense */
+static const char *arch = "llama";
 
 /* A model, its package, and the node that runs it. */
 typedef struct bed {
@@ -38,7 +39,7 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
     bt_fault fault = {""};
     tool_simulate_setup *s = &b->setup;
     memset(b, 0, sizeof *b);
-    b->kit = engine_kit_model("llama");
+    b->kit = engine_kit_model(arch);
     b->dims = bt_costs_dims(b->kit.model);
     b->pkg = attention ? npu_kit_sparse(b->kit.model, attention, "chunk:64+tail", CTX)
                        : npu_kit_compiled(b->kit.model, recipe, BT_PKG_OPS_LINEAR, "chunk:64+tail", CTX);
@@ -61,7 +62,8 @@ static void begin(bed *b, const char *recipe, uint32_t kv_elem_bytes, bool has_p
     bt_profile *p = &s->prefill.group[0].profile;
     (void)snprintf(p->name, sizeof p->name, "%s", bt_pkg_header_of(b->pkg)->profile);
     if (tool_simulate_check_package(s, &fault) < 0) fail_msg("%s", fault.text);
-    if (tool_simulate_price_node(&b->priced, s, &s->prefill.group[0], &fault) < 0) fail_msg("%s", fault.text);
+    if (tool_simulate_price_node(&b->priced, s, &s->prefill.group[0], true, &fault) < 0)
+        fail_msg("%s", fault.text);
     if (bt_costs_prefill_new(&b->node, b->engine, b->kit.model, p, &s->link, &fault) < 0)
         fail_msg("%s", fault.text);
 }
@@ -82,7 +84,7 @@ static void schedule(bed *b, bt_schedule_policy policy)
     b->setup.window = BT_OVERLAP_WINDOW;
     if (bt_costs_prefill_by(b->node, policy, &fault) < 0) fail_msg("%s", fault.text); /* as the node does */
     tool_simulate_price_done(&b->priced);
-    if (tool_simulate_price_node(&b->priced, &b->setup, &b->setup.prefill.group[0], &fault) < 0)
+    if (tool_simulate_price_node(&b->priced, &b->setup, &b->setup.prefill.group[0], true, &fault) < 0)
         fail_msg("%s", fault.text);
 }
 
@@ -130,7 +132,7 @@ static void a_step_takes_what_the_node_says(void **state)
             tool_simulate_priced priced;
             b.setup.weight_bits = bits[f];
             b.setup.weight_permille = permille[f];
-            if (tool_simulate_price_node(&priced, &b.setup, &b.setup.decode.group[0], &fault) < 0)
+            if (tool_simulate_price_node(&priced, &b.setup, &b.setup.decode.group[0], false, &fault) < 0)
                 fail_msg("%s", fault.text);
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
@@ -249,7 +251,7 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     begin(&b, "w8a8", 2, true);
     b.setup.ctx_tokens = CTX + 1;
     tool_simulate_price_done(&b.priced);
-    assert_int_equal(tool_simulate_price_node(&b.priced, &b.setup, &b.setup.prefill.group[0], &fault),
+    assert_int_equal(tool_simulate_price_node(&b.priced, &b.setup, &b.setup.prefill.group[0], true, &fault),
                      BT_EARG);
     assert_non_null(strstr(fault.text, "at most 512 tokens"));
     b.setup.shape_policy = "chunk:32";
@@ -263,6 +265,54 @@ static void a_package_that_no_node_runs_is_refused(void **state)
     assert_int_equal(tool_simulate_check_package(&b.setup, &fault), BT_EARG);
     assert_non_null(strstr(fault.text, "no prefill node is one"));
     done(&b);
+}
+
+static void a_package_with_other_windows_is_of_another_model(void **state)
+{
+    (void)state;
+    static bed b;
+    const tool_simulate_group *g = &b.setup.prefill.group[0];
+    begin(&b, "w8a8", 2, true);
+    bt_dims *d = &b.dims;
+    assert_true(tool_simulate_is_of_package(&b.setup, g));
+    d->window = 40;
+    d->windowed = d->layers;
+    assert_false(tool_simulate_is_of_package(&b.setup, g));
+    done(&b);
+    arch = "gemma3";
+    begin(&b, "w8a8", 2, true);
+    assert_true(d->windowed == d->layers);
+    assert_true(tool_simulate_is_of_package(&b.setup, g));
+    d->window++;
+    assert_false(tool_simulate_is_of_package(&b.setup, g));
+    d->window--;
+    d->windowed--; /* the last layer sees all */
+    assert_false(tool_simulate_is_of_package(&b.setup, g));
+    done(&b);
+    arch = "llama";
+}
+
+static void a_step_needs_the_memory_of_idle_experts_and_a_prompt_that_of_its_programs(void **state)
+{
+    (void)state;
+    bt_dims d = *bt_dims_find("qwen3-30b-a3b");
+    d.layers = d.expert_layers = 2;
+    tool_simulate_priced priced;
+    tool_simulate_group g = {.least = 1, .most = 1};
+    bt_fault fault = {""};
+    const tool_simulate_setup s = {.model = &d, .weight_bits = 16, .weight_permille = 2000,
+                                   .kv_elem_bytes = 2, .ctx_tokens = CTX};
+    const bt_price_model f16 =
+        bt_price_model_of(&d, &(bt_price_recipe){.weight_bits = 16, .weight_bytes_permille = 2000,
+                                                 .kv_elem_bits = 16});
+    assert_int_equal(bt_profile_load(&g.profile, "hexagon-v75", &fault), BT_OK);
+    if (tool_simulate_price_node(&priced, &s, &g, false, &fault) < 0) fail_msg("%s", fault.text);
+    assert_true(priced.cost.weight_bytes >= f16.weight_bytes + f16.idle_bytes);
+    tool_simulate_price_done(&priced);
+    g.profile.memory_bytes = f16.weight_bytes + f16.idle_bytes - 1;
+    assert_int_equal(tool_simulate_price_node(&priced, &s, &g, false, &fault), BT_ELIMIT);
+    if (tool_simulate_price_node(&priced, &s, &g, true, &fault) < 0) fail_msg("%s", fault.text);
+    tool_simulate_price_done(&priced);
 }
 
 static void a_node_that_attends_sparsely_runs_each_prompt_alone_at_its_price(void **state)
@@ -311,6 +361,8 @@ int main(void)
         cmocka_unit_test(a_request_of_a_cluster_takes_what_nodes_would_answer),
         cmocka_unit_test(so_does_one_whose_chunks_are_under_way_together),
         cmocka_unit_test(a_package_that_no_node_runs_is_refused),
+        cmocka_unit_test(a_package_with_other_windows_is_of_another_model),
+        cmocka_unit_test(a_step_needs_the_memory_of_idle_experts_and_a_prompt_that_of_its_programs),
         cmocka_unit_test(a_node_that_attends_sparsely_runs_each_prompt_alone_at_its_price),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
