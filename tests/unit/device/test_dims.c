@@ -168,6 +168,24 @@ static void memory_holds_every_expert_and_a_step_reads_those_of_a_row(void **sta
     assert_int_equal(bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16).idle_bytes, 0);
 }
 
+static void windows_stand_in_the_pattern_that_nodes_have_or_in_none(void **state)
+{
+    (void)state;
+    bt_dims d = *bt_dims_find("llama-3.2-3b");
+    uint32_t every = 7;
+    assert_false(bt_dims_global_every(&every, &d));
+    d.window = 4096;
+    d.windowed = 8; /* 20 of 28 see all */
+    assert_false(bt_dims_global_every(&every, &d));
+    assert_int_equal(every, 7);
+    d.windowed = 28;
+    assert_true(bt_dims_global_every(&every, &d));
+    assert_int_equal(every, 0);
+    d.windowed = 24;
+    assert_true(bt_dims_global_every(&every, &d));
+    assert_int_equal(every, 7);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +194,7 @@ int main(void)
         cmocka_unit_test(what_a_price_leaves_out_is_named_by_its_field),
         cmocka_unit_test(a_latent_has_the_kv_of_its_elements_and_not_of_its_heads),
         cmocka_unit_test(memory_holds_every_expert_and_a_step_reads_those_of_a_row),
+        cmocka_unit_test(windows_stand_in_the_pattern_that_nodes_have_or_in_none),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,13 +73,13 @@ static void due(void *ud, uint64_t number, int64_t now_ns)
 }
 
 /* A pair of GPUs with the model; prefills 0: the decode node computes prompts. */
-static void make(bed *b, const char *model, uint32_t prefills, uint32_t pages, uint32_t slots,
+static void make(bed *b, const bt_dims *model, uint32_t prefills, uint32_t pages, uint32_t slots,
                  bool is_by_layer)
 {
     static bt_shapes chunks;
     bt_fault fault = {""};
     assert_int_equal(bt_shapes_parse(&chunks, "chunk:1024+tail", CTX, &fault), BT_OK);
-    b->dims = *bt_dims_find(model);
+    b->dims = *model;
     const sim_cost_options cost = {.model = &b->dims,  .profile = &sim_kit_costs()->gpu,
                                    .weight_bits = 16,  .weight_permille = 2000,
                                    .kv_elem_bytes = 2, .shapes = &chunks};
@@ -102,7 +102,7 @@ static void make(bed *b, const char *model, uint32_t prefills, uint32_t pages, u
     o.is_checked = true;
     b->decode = prefills;
     const sim_cluster_client client = {b, fill, tokens, end, due};
-    if (sim_cluster_new(&b->c, &o, &client, &fault) < 0) fail_msg("%s: %s", model, fault.text);
+    if (sim_cluster_new(&b->c, &o, &client, &fault) < 0) fail_msg("%s: %s", model->name, fault.text);
 }
 
 static void submit(bed *b, uint32_t prompt) { b->prompt[sim_cluster_submit(b->c)] = prompt; }
@@ -137,7 +137,7 @@ static void links_carry_the_rows_that_nodes_send(void **state)
             bed *b = calloc(1, sizeof *b);
             uint64_t all = 0;
             assert_non_null(b);
-            make(b, models[i], 1, 4096, 32, by_layer);
+            make(b, bt_dims_find(models[i]), 1, 4096, 32, by_layer);
             b->output = 4;
             for (uint32_t k = 0; k < 7; k++) submit(b, prompts[k]);
             run(b, 7);
@@ -160,7 +160,7 @@ static void pages_are_counted_by_class(void **state)
     (void)state;
     bed *b = calloc(1, sizeof *b);
     assert_non_null(b);
-    make(b, "gemma-3-270m", 1, 1000, 32, false);
+    make(b, bt_dims_find("gemma-3-270m"), 1, 1000, 32, false);
     const uint32_t growth = sim_cluster_defaults().dc.growth_tokens, windows = 32 * ((512 + growth) / 64 + 2);
     const bt_load p = sim_cluster_look(b->c, 0).load, d = sim_cluster_look(b->c, 1).load;
     assert_int_equal(p.pages_total, 4096);
@@ -185,7 +185,7 @@ static void prompts_wait_for_window_pages_though_others_are_free(void **state)
     (void)state;
     bed *b = calloc(1, sizeof *b);
     assert_non_null(b);
-    make(b, "gemma-3-270m", 0, 150, 2, false);
+    make(b, bt_dims_find("gemma-3-270m"), 0, 150, 2, false);
     const bt_load l = sim_cluster_look(b->c, 0).load;
     assert_int_equal(l.window_pages_total, CTX / 64);
     assert_true(l.pages_total >= 2 * CTX / 64);
@@ -206,18 +206,21 @@ static void windows_in_no_pattern_count_as_none(void **state)
 {
     (void)state;
     bt_dims d = *bt_dims_find("llama-3.2-3b");
-    uint32_t every = 7;
-    assert_false(bt_dims_global_every(&every, &d));
-    d.window = 4096;
+    const bt_kv_shape shape = {d.layers, d.kv_heads, d.head_dim, BT_KV_F16, 0, 0};
+    d.window = 512;
     d.windowed = 8; /* 20 of 28 see all */
-    assert_false(bt_dims_global_every(&every, &d));
-    assert_int_equal(every, 7);
-    d.windowed = 28;
-    assert_true(bt_dims_global_every(&every, &d));
-    assert_int_equal(every, 0);
-    d.windowed = 24;
-    assert_true(bt_dims_global_every(&every, &d));
-    assert_int_equal(every, 7);
+    for (int by_layer = 0; by_layer < 2; by_layer++) {
+        bed *b = calloc(1, sizeof *b);
+        assert_non_null(b);
+        make(b, &d, 1, 4096, 32, by_layer);
+        b->output = 4;
+        submit(b, 2000);
+        run(b, 1);
+        assert_int_equal(b->kv_bytes[1], d.layers * bt_xfer_block_bytes(&shape, 2000));
+        assert_int_equal(sim_cluster_look(b->c, 0).sent_bytes, b->kv_bytes[1]);
+        sim_cluster_free(b->c);
+        free(b);
+    }
 }
 
 int main(void)
