@@ -145,7 +145,8 @@ static uint8_t *row_at(const sim_pages *p, uint32_t slot, uint32_t layer, uint32
 
 const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token)
 {
-    static const uint8_t gone[SIM_TOY_ROW_BYTES] = {POISON};
+    static const uint8_t gone[SIM_TOY_ROW_BYTES] = {POISON, POISON, POISON, POISON,
+                                                    POISON, POISON, POISON, POISON};
     const uint8_t *row = row_at(p, slot, layer, token);
     return row ? row : gone;
 }
@@ -212,7 +213,7 @@ bool sim_pages_are_of_salt(const sim_pages *p, uint32_t slot, uint32_t tokens)
     return true;
 }
 
-/* What sim_toy_seen reads. */
+/* Rows of a slot, for sim_toy_seen. */
 typedef struct rows {
     const sim_pages *p;
     uint32_t slot;

@@ -32,7 +32,7 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot);
 void sim_pages_set_salt(sim_pages *p, uint32_t slot, uint32_t salt);
 bool sim_pages_are_of_salt(const sim_pages *p, uint32_t slot, uint32_t tokens);
 
-/* of a page that the slot has; a row that is gone has bytes that no row has */
+/* of a page that the slot has; a row that is gone has bytes as of a page that nobody wrote */
 const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token);
 /* False: another slot has the page too, though it is written; or the row's page is gone. */
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row);
