@@ -59,6 +59,11 @@ static inline void bt_report_work_add(bt_report_work *sum, const bt_report_work 
     sum->session_switches += after->session_switches - before->session_switches;
     sum->session_switch_ns += after->session_switch_ns - before->session_switch_ns;
 }
+/* The share of padding in the rows of experts' programs; below 0: no experts ran. */
+static inline double bt_report_expert_padding(uint64_t rows, uint64_t padding_rows)
+{
+    return rows ? (double)padding_rows / ((double)rows + (double)padding_rows) : -1;
+}
 /* The part of v for tokens [begin, end) of a batch of `all` tokens: all parts add up to v. */
 static inline uint64_t bt_report_part(uint64_t v, uint64_t begin, uint64_t end, uint64_t all)
 {

@@ -1,6 +1,7 @@
 /* Writes the JSON of answers. Key order is fixed by the order of the calls. */
 #include "gateway/api/answer.h"
 #include "base/hash.h"
+#include "device/report.h"
 #include "gateway/api/json.h"
 #include "text/utf8.h"
 
@@ -137,6 +138,7 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
     const bt_msg_engine *g = r->engine;
     const bt_msg_work *w = &r->work;
     const uint64_t macs = w->npu_macs + w->companion_macs;
+    const double expert_padding = bt_report_expert_padding(w->expert_rows, w->expert_padding_rows);
     json_t *more = json_pack(
         "{s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o,s:o}", "engine",
         words(g ? g->name : NULL), "quant", words(g ? g->quant : NULL), "shape_policy",
@@ -150,11 +152,8 @@ static json_t *add_work(json_t *object, const gw_answer_report *r)
         r->has_prefill && macs ? json_real((double)w->masked_macs / ((double)macs + (double)w->masked_macs))
                                : json_null(),
         "expert_padding_ratio",
-        r->has_prefill && w->expert_rows
-            ? json_real((double)w->expert_padding_rows /
-                        ((double)w->expert_rows + (double)w->expert_padding_rows))
-            : json_null(),
-        "session_switches", r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
+        r->has_prefill && expert_padding >= 0 ? json_real(expert_padding) : json_null(), "session_switches",
+        r->has_prefill ? count(w->session_switches) : json_null(), "session_switch_ms",
         r->has_prefill ? json_real((double)w->session_switch_ns / 1e6) : json_null(), "tile_padding_macs",
         r->has_prefill ? count(w->tile_padding_macs) : json_null(), "chunks", chunks(r));
     if (object && more && json_object_update_new(object, more) == 0)

@@ -170,8 +170,7 @@ static double padding_between(const bt_report_work *before, const bt_report_work
 {
     bt_report_work sum = {0};
     bt_report_work_add(&sum, before, after);
-    const double rows = (double)sum.expert_rows, padding = (double)sum.expert_padding_rows;
-    return rows > 0 ? padding / (rows + padding) : -1;
+    return bt_report_expert_padding(sum.expert_rows, sum.expert_padding_rows);
 }
 
 bt_err tool_bench_time_prefill(tool_bench_row *r, bt_prefill *p, const tool_bench_setup *s,
