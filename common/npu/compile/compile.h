@@ -50,10 +50,8 @@ static inline size_t bt_compile_usual_ctx(const bt_model *m)
 
 /* Settles what a recipe leaves to the profile and to the model. Zero points, where the recipe says nothing, are on if
  * the profile wants them. 8-bit weights, where the recipe says nothing of GPTQ, are rounded by it if the recipe has R1
- * and the model cannot (bt_fold_can_r1): a few weights of a row, most in down, then set the step of all, and inputs far
- * larger than the others meet what rounding to nearest leaves. BT_EARG: the recipe asks for zero points and the profile
- * has none. A second call changes nothing. bt_compile settles its own copy; this function is for whoever shows the
- * recipe. */
+ * and the model cannot (bt_fold_can_r1). BT_EARG: the recipe asks for zero points and the profile has none. A second
+ * call changes nothing. bt_compile settles its own copy; this function is for whoever shows the recipe. */
 bt_err bt_compile_resolve(bt_recipe *recipe, const bt_hparams *hp, const bt_profile *profile, bt_fault *fault);
 /* Compiles m to the file `path`. BT_EARG: the options do not fit each other, the model or the profile; the fault names
  * the option and the limit. */

@@ -34,7 +34,7 @@ typedef struct bt_fold bt_fold;
 /* Whether R1 can be folded into such a model: norms by the root of the mean square, before the blocks alone, no biases
  * behind them, and a Hadamard matrix as large as the stream is wide. */
 bool bt_fold_can_r1(const bt_hparams *hp);
-/* rotations: the wanted bits of bt_rotation. R1 is off where bt_fold_can_r1 says so, R2 where no matrix has its size
+/* rotations: the wanted bits of bt_rotation. R1 is off where bt_fold_can_r1 says no, R2 where no matrix has its size
  * (npu/quant/hadamard.h); R4 is refused there, BT_EARG. BT_ENOMEM. m, kernels and pool (may be NULL) are borrowed. */
 bt_err bt_fold_new(bt_fold **ret, const bt_model *m, unsigned rotations, const bt_kernels *kernels, bt_pool *pool,
                    bt_fault *fault);
