@@ -13,7 +13,8 @@ static const char beyond_peak[] = "faster than the matrix unit's peak";
 static const char lacks_terms[] = "the model needs terms that prices lack: windows, experts, latents";
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
 static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
-static const char more_is_less[] = "contradicts others: more work of every kind takes less time, by over 2 %";
+static const char more_is_less[] =
+    "contradicts others: as much work of every kind or more takes under 0.8 of the time";
 
 /* Weights and KV that a step reads, of all devices. A served token's request is half through its output. */
 static double step_bytes(const val_row *r, const bt_dims *s)
@@ -146,7 +147,7 @@ static const char *contradict_by_work(const val_row *x, const val_row *y)
     if (!count(&a, x) || !count(&b, y)) return NULL;
     const int c = compare(&a, &b);
     if (!c) return ratio > 1.25 || ratio < 0.8 ? other_says : NULL;
-    return (c == -1 && ratio < 0.98) || (c == 1 && ratio > 1 / 0.98) ? more_is_less : NULL;
+    return (c == -1 && ratio < 0.8) || (c == 1 && ratio > 1.25) ? more_is_less : NULL;
 }
 
 /* Why two rows contradict each other; NULL: they do not. */
