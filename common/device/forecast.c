@@ -19,12 +19,13 @@ uint32_t bt_forecast_outside(const uint32_t region[BT_AXES][2], const uint64_t w
     return outside;
 }
 
-static bt_standing standing_of(const bt_calibration *c, const bt_dims *model)
+static bt_standing standing_of(const bt_calibration *c, const bt_forecast_at *at)
 {
     bt_dims_ignored left_out[BT_DIMS_IGNORED];
-    const size_t n = model ? bt_dims_ignored_of(left_out, model) : 0;
+    const size_t n = at->model ? bt_dims_ignored_of(left_out, at->model) : 0;
     bt_standing standing = bt_calibration_standing(c);
     for (size_t i = 0; i < n; i++) {
+        if (at->has_programs && strcmp(left_out[i].field, "sliding_window") == 0) continue;
         const bool is_bound = strcmp(left_out[i].bound, "none") != 0;
         const bt_standing most = is_bound ? BT_STANDING_BOUND : BT_STANDING_FITTED;
         if (most < standing) standing = most;
@@ -39,7 +40,7 @@ bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, cons
                                      [BT_AXIS_BATCH] = at->batch,
                                      [BT_AXIS_CONTEXT] = at->context,
                                      [BT_AXIS_DEVICES] = bt_profile_devices(&p->time)};
-    bt_forecast_error e = {.standing = standing_of(c, at->model)};
+    bt_forecast_error e = {.standing = standing_of(c, at)};
     if (e.standing == BT_STANDING_BOUND) return e;
     if (e.standing == BT_STANDING_CALIBRATED && !c->error[kind].rows) e.standing = BT_STANDING_FITTED;
     e.median_permille = BT_CALIBRATION_UNKNOWN_PERMILLE;

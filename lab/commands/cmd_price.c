@@ -199,9 +199,9 @@ static void judge(subject *s, const config *c)
 {
     const bt_profile *p = &s->setup.prefill.group[0].profile;
     const uint64_t at_once = c->rows && c->rows < c->prompt ? (uint64_t)c->rows : (uint64_t)c->prompt;
-    const bt_forecast_at prompt = {at_once, 1, (uint64_t)c->prompt, &s->dims},
+    const bt_forecast_at prompt = {at_once, 1, (uint64_t)c->prompt, &s->dims, sim_cost_has_programs(p)},
                          step = {(uint64_t)(c->batch + c->rows), (uint64_t)c->batch, (uint64_t)c->context,
-                                 &s->dims};
+                                 &s->dims, false};
     s->error =
         bt_forecast_error_of(p, c->prompt ? BT_FIGURE_TTFT : BT_FIGURE_TPOT, c->prompt ? &prompt : &step);
     s->error_joules = bt_forecast_error_of(p, BT_FIGURE_JOULES, c->prompt ? &prompt : &step);

@@ -57,9 +57,9 @@ static json_t *errors_of(const bt_profile *p, const bt_dims *s)
 {
     static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
     const bt_forecast_at at[BT_FIGURES] = {
-        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s},
-        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1, s},
-        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s}};
+        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s, false},
+        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1, s, false},
+        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s, false}};
     json_t *o = json_object();
     for (int k = 0; k < BT_FIGURES; k++) {
         const bt_forecast_error e = bt_forecast_error_of(p, (bt_figure)k, &at[k]);

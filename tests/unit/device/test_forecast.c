@@ -78,7 +78,8 @@ static void a_figure_is_a_bound_where_a_field_that_is_left_out_makes_it_one(void
     } all[] = {{"llama-3.1-8b", "+- 9 %"},
                {"gpt-oss-20b", "bound"},
                {"qwen3-30b-a3b", "bound"},
-               {"llama-3.2-11b", "bound"}};
+               {"llama-3.2-11b", "bound"},
+               {"gemma-3-4b", "bound"}};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         const bt_forecast_at at = {.model = bt_dims_find(all[i].model)};
         assert_non_null(at.model);
@@ -87,6 +88,13 @@ static void a_figure_is_a_bound_where_a_field_that_is_left_out_makes_it_one(void
         assert_int_equal(e.standing == BT_STANDING_CALIBRATED, i == 0);
         assert_string_equal(said(&b, BT_FIGURE_TTFT, at), "bound");
     }
+    /* programs of an NPU attend to windows, and to nothing else that is left out */
+    assert_string_equal(said(&c, BT_FIGURE_TTFT,
+                             (bt_forecast_at){.model = bt_dims_find("gemma-3-4b"), .has_programs = true}),
+                        "+- 9 %");
+    assert_string_equal(said(&c, BT_FIGURE_TTFT,
+                             (bt_forecast_at){.model = bt_dims_find("gpt-oss-20b"), .has_programs = true}),
+                        "bound");
     /* too long for a prompt and too short for a step: no bound, and how wrong nobody knows */
     bt_dims latent = *bt_dims_find("llama-3.1-8b");
     latent.latent_rank = 512;
