@@ -4,6 +4,7 @@
 #include "base/num.h"
 #include "base/wait.h"
 #include "device/options.h"
+#include "engine/costs.h"
 #include "engine/options.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
@@ -77,6 +78,7 @@ typedef struct subject {
     bt_price_pkg *price; /* of it */
     bt_profile npu, companion, decode;
     bt_link link;
+    bt_dims dims;
     bt_price_model model;
     uint64_t parameters;
 } subject;
@@ -100,16 +102,6 @@ static bt_err load_companion(subject *s, const config *c, bt_fault *fault)
     return BT_OK;
 }
 
-static bt_price_model model_of(const bt_model *m)
-{
-    const bt_hparams *h = &m->hp;
-    const bt_dims s = {.layers = h->layers, .hidden = h->dim,        .ffn = h->ffn,
-                       .heads = h->heads,   .kv_heads = h->kv_heads, .head_dim = h->head_dim,
-                       .vocab = h->vocab,   .ffn_matrices = 3};
-    const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
-    return bt_price_model_of(&s, &f16);
-}
-
 static bt_err prepare(subject *s, const config *c, bt_fault *fault)
 {
     bt_model *m = NULL;
@@ -128,7 +120,9 @@ static bt_err prepare(subject *s, const config *c, bt_fault *fault)
     const bt_price_pkg_config priced = {.pkg = s->pkg, .npu = &s->npu, .companion = &s->companion};
     if (e == BT_OK) e = bt_price_pkg_new(&s->price, &priced, fault);
     if (e == BT_OK) {
-        s->model = model_of(m);
+        const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
+        s->dims = bt_costs_dims(m);
+        s->model = bt_price_model_of(&s->dims, &f16);
         s->parameters = m->param_count;
         e = bt_price_check_memory(&s->decode, &s->model, m->name, fault);
     }
@@ -158,8 +152,8 @@ static const char *const policy_words[] = {"  in program order", "  as a pipelin
 /* ret: "+- 9 %" of the first token, or of a later one. Returns ret. */
 static char *error_text(char ret[BT_FORECAST_TEXT_BYTES], const config *c, const subject *s, bt_figure kind)
 {
-    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &s->decode : &s->npu, kind,
-                                                    (size_t)c->prompt_tokens, (size_t)c->answer_tokens);
+    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &s->decode : &s->npu, &s->dims,
+                                                    kind, (size_t)c->prompt_tokens, (size_t)c->answer_tokens);
     return bt_forecast_error_text(ret, &e);
 }
 
@@ -265,10 +259,10 @@ static bt_err price_lengths(lengths *ret, const config *c, const subject *s, bt_
     return e;
 }
 
-static json_t *error_json(const bt_profile *device, bt_figure kind, size_t prompt_tokens,
-                          size_t answer_tokens)
+static json_t *error_json(const subject *s, bt_figure kind, size_t prompt_tokens, size_t answer_tokens)
 {
-    const bt_forecast_error e = tool_modelled_error(device, kind, prompt_tokens, answer_tokens);
+    const bt_profile *device = kind == BT_FIGURE_TPOT ? &s->decode : &s->npu;
+    const bt_forecast_error e = tool_modelled_error(device, &s->dims, kind, prompt_tokens, answer_tokens);
     return bt_forecast_error_json(&e);
 }
 
@@ -281,7 +275,7 @@ static void add_lengths(json_t *object, const subject *s, const lengths *l)
             json_object_set_new(ms_of, policy_names[i], json_real(ms(l->ns[k][i])));
         json_object_set_new(row, "prompt_tokens", json_integer((json_int_t)l->tokens[k]));
         json_object_set_new(row, "ttft_ms", ms_of);
-        json_object_set_new(row, "error", error_json(&s->npu, BT_FIGURE_TTFT, l->tokens[k], 0));
+        json_object_set_new(row, "error", error_json(s, BT_FIGURE_TTFT, l->tokens[k], 0));
         json_array_append_new(list, row);
     }
     if (l->count) json_object_set_new(object, "by_length", list);
@@ -320,16 +314,17 @@ static int show_json(const config *c, const subject *s, const tool_modelled_resu
                                         "npu_bubble_ms", ms(bubbles(x, BT_SCHEDULE_NPU))));
     }
     const double steps = c->answer_tokens > 1 ? (double)(c->answer_tokens - 1) : 1;
-    json_t *object = json_pack(
-        "{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o,s:{s:o,s:o}}", "profile",
-        s->npu.name, "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
-        policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
-        (json_int_t)c->answer_tokens, "chunks", (json_int_t)r->chunks, "stages", (json_int_t)r->stages,
-        "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes, "transfer_ms", ms(r->link_busy_ns),
-        "exposed_ms", ms(r->exposed_ns), "tpot_ms", ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns),
-        "schedules", list, "split_linears", ways_json(r), "error", "ttft",
-        error_json(&s->npu, BT_FIGURE_TTFT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens), "tpot",
-        error_json(&s->decode, BT_FIGURE_TPOT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens));
+    json_t *object =
+        json_pack("{s:s,s:s,s:s,s:s,s:I,s:I,s:I,s:I,s:f,s:I,s:f,s:f,s:f,s:f,s:o,s:o,s:{s:o,s:o}}", "profile",
+                  s->npu.name, "companion", s->companion.name, "decode_profile", s->decode.name, "schedule",
+                  policy_names[r->policy], "prompt_tokens", (json_int_t)c->prompt_tokens, "completion_tokens",
+                  (json_int_t)c->answer_tokens, "chunks", (json_int_t)r->chunks, "stages",
+                  (json_int_t)r->stages, "ttft_ms", ms(r->ttft_ns), "kv_bytes", (json_int_t)r->kv_bytes,
+                  "transfer_ms", ms(r->link_busy_ns), "exposed_ms", ms(r->exposed_ns), "tpot_ms",
+                  ms(r->decode_ns) / steps, "total_ms", ms(r->end_ns), "schedules", list, "split_linears",
+                  ways_json(r), "error", "ttft",
+                  error_json(s, BT_FIGURE_TTFT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens), "tpot",
+                  error_json(s, BT_FIGURE_TPOT, (size_t)c->prompt_tokens, (size_t)c->answer_tokens));
     add_lengths(object, s, l);
     return tool_print_json("timeline", object);
 }

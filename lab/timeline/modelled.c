@@ -229,11 +229,12 @@ out:
     return e;
 }
 
-bt_forecast_error tool_modelled_error(const bt_profile *device, bt_figure kind, size_t prompt_tokens,
-                                      size_t answer_tokens)
+bt_forecast_error tool_modelled_error(const bt_profile *device, const bt_dims *model, bt_figure kind,
+                                      size_t prompt_tokens, size_t answer_tokens)
 {
     const bool is_step = kind == BT_FIGURE_TPOT;
     const bt_forecast_at at = {.rows = is_step ? 1 : prompt_tokens, .batch = 1,
-                               .context = prompt_tokens + (is_step ? answer_tokens : 0)};
+                               .context = prompt_tokens + (is_step ? answer_tokens : 0), .model = model,
+                               .has_programs = !is_step};
     return bt_forecast_error_of(device, kind, &at);
 }

@@ -43,9 +43,10 @@ enum {
     TOOL_KINDS
 };
 
-/* How far the first token, or a later one, may be off (device/forecast.h): the NPU's calibration has its companion. */
-bt_forecast_error tool_modelled_error(const bt_profile *device, bt_figure kind, size_t prompt_tokens,
-                                      size_t answer_tokens);
+/* How far the first token of this model, or a later one, may be off (device/forecast.h): the NPU's calibration has its
+ * companion. Programs make the first token, steps the later ones. */
+bt_forecast_error tool_modelled_error(const bt_profile *device, const bt_dims *model, bt_figure kind,
+                                      size_t prompt_tokens, size_t answer_tokens);
 
 /* All policies are played; spans are those of `policy`; where that is < 0, of the shortest, among equals the first.
  * *span[*spans]: the caller frees. BT_ELIMIT: a prompt with more tasks, or an answer with more steps, than are kept;

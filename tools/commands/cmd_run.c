@@ -57,6 +57,7 @@ typedef struct subject {
     bt_profile npu, companion, decode;
     bt_link link;
     bt_price_model model;
+    bt_dims dims;
     uint64_t kv_token_bytes;
     char name[64];
 } subject;
@@ -95,6 +96,7 @@ static bt_err open_subject(subject *x, bt_fault *fault)
     if (e == BT_OK) {
         const uint32_t wanted = bt_kv_dtype_wanted(x->s->kv_dtype), bytes = wanted ? wanted : 2;
         x->model = bt_costs_decode(m, (bt_form)x->s->weights, bytes);
+        x->dims = bt_costs_dims(m);
         x->kv_token_bytes = x->model.kv_bytes;
         snprintf(x->name, sizeof x->name, "%.60s", m->name);
         const bt_price_pkg_config priced = {.pkg = x->pkg, .npu = &x->npu, .companion = &x->companion,
@@ -175,8 +177,8 @@ static double ms(uint64_t ns) { return (double)ns / 1e6; }
 /* The error of the first token, or of a later one. Returns ret. */
 static char *error_of(char ret[BT_FORECAST_TEXT_BYTES], const subject *x, bt_figure kind)
 {
-    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &x->decode : &x->npu, kind,
-                                                    (size_t)number(x->baton, "prompt_tokens"),
+    const bt_forecast_error e = tool_modelled_error(kind == BT_FIGURE_TPOT ? &x->decode : &x->npu, &x->dims,
+                                                    kind, (size_t)number(x->baton, "prompt_tokens"),
                                                     (size_t)number(x->baton, "completion_tokens"));
     return bt_forecast_error_text(ret, &e);
 }
