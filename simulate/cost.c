@@ -27,9 +27,9 @@ bt_err sim_cost_begin(sim_cost *ret, const sim_cost_options *o, bt_fault *fault)
     c.kv_bytes = bt_price_kv_bytes(&kv, o->model);
     model.kv_bytes = c.kv_bytes;
     c.steps = bt_price_steps_of(p, &model);
-    c.weight_bytes = c.has_programs ? o->program_bytes : 0;
-    if (model.weight_bytes > c.weight_bytes) c.weight_bytes = model.weight_bytes;
-    if (!c.has_programs || !o->is_prefill) c.weight_bytes = bt_time_plus(c.weight_bytes, model.idle_bytes);
+    const uint64_t idle = c.has_programs && o->is_prefill ? 0 : model.idle_bytes;
+    c.weight_bytes = bt_time_plus(model.weight_bytes, idle);
+    if (c.has_programs && o->program_bytes > c.weight_bytes) c.weight_bytes = o->program_bytes;
     c.memory_bytes = bt_time_times(p->memory_bytes, bt_profile_devices(&p->time));
     const bt_price_model held = {.weight_bytes = c.weight_bytes};
     if ((e = bt_price_check_memory(p, &held, o->model->name, fault)) < 0) return e;
