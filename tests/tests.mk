@@ -175,7 +175,7 @@ test-tokenizers: all $(B)/tests/unit/text/test_ids
 test-openapi: all
 	@sh deploy/model.sh > /dev/null
 	@CASES='$(CASES)' sh tests/clients/run.sh $(B) openapi
-## test-models: greedy ids of known models beside llama.cpp's, which are fetched and built once: make test-models MODELS='qwen2.5-coder-0.5b'
+## test-models: greedy ids of known models beside llama.cpp's, a wheel that is fetched once: make test-models MODELS='qwen2.5-coder-0.5b'
 test-models: all
 	@BATON_BIN=$(B)/bin python3 tests/bench/ids.py $(MODELS)
 ## test-proxy: nginx and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082)

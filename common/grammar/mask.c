@@ -88,7 +88,7 @@ struct bt_mask {
     member found[BT_PROGRAM_STACKS + 1];
     size_t founds;
     size_t work;
-    bool is_full, no_memory;
+    bool is_full, no_memory, is_retry; /* is_retry: the tables were empty before */
     uint32_t path[BT_TRIE_TEXT_BYTES + 1];
 };
 
@@ -109,11 +109,6 @@ static void free_counted(counted *c)
     free(c->bits);
     for (size_t i = 0; i < 256; i++) free(c->below[i].edge);
     free(c);
-}
-
-static void forget_counted(bt_mask *m)
-{
-    for (size_t i = 0; i < BT_MASK_COUNTED; i++) free_counted(m->counted[i]);
 }
 
 static void forget_locals(bt_mask *m)
@@ -406,7 +401,7 @@ static bool sort_tokens(counted *c, bt_mask *m, const uint32_t *tokens)
     return true;
 }
 
-/* What tokens do from a state of a rule that a call counts; NULL where the walk was stopped. */
+/* Times of tokens from a state of a rule that a call counts; NULL where the walk was stopped. */
 static counted *counted_of(bt_mask *m, uint32_t rule, uint32_t state)
 {
     for (size_t i = 0; i < BT_MASK_COUNTED && m->counted[i]; i++)
@@ -427,9 +422,13 @@ static counted *counted_of(bt_mask *m, uint32_t rule, uint32_t state)
         if (c->is_fit && !sort_tokens(c, m, tokens)) m->no_memory = true;
     }
     free(tokens);
-    if (m->no_memory) {
+    if (m->no_memory || (m->is_full && !m->is_retry)) { /* perhaps the tables were full of others */
         free_counted(c);
         return NULL;
+    }
+    if (!c->is_fit) {
+        free(c->times);
+        c->times = NULL;
     }
     counted **place = &m->counted[m->counteds++ % BT_MASK_COUNTED]; /* the oldest one goes */
     free_counted(*place);
@@ -443,6 +442,7 @@ static const edges *edges_of(counted *c, bt_mask *m, uint32_t class)
     const bt_trie *t = m->t;
     edges *e = &c->below[class];
     if (e->is_known) return e;
+    e->count = 0;
     for (uint32_t i = 0; i < t->nodes;) {
         m->path[t->depth[i]] = c->times[i];
         const uint16_t above = i > 0 ? (uint16_t)m->path[t->depth[i] - 1] : 0;
@@ -469,8 +469,8 @@ static void open_counted_tokens(uint64_t *bits, bt_mask *m, const counted *c, ui
     for (size_t w = 0; w < m->words; w++) bits[w] |= m->some[w];
 }
 
-/* What a stack opens whose last call is read several times; false: another way is needed, or it was stopped.
- */
+/* Opens the tokens of a stack whose last call is read several times; false: another way is needed, or it was
+ * stopped. */
 static bool open_counted(uint64_t *bits, bt_mask *m, member at, const bt_program_stack *s)
 {
     if (!m->counting || s->depth == 0) return false;
@@ -484,6 +484,7 @@ static bool open_counted(uint64_t *bits, bt_mask *m, member at, const bt_program
     m->found[0] = (member){call->next, m->frame[at.frames].before};
     m->founds = 1;
     const uint32_t around = set_number(m);
+    size_t below = 0;
     for (uint32_t class = 0; around != CLOSED && class < m->p->classes; class ++) {
         uint32_t to = m->row[(size_t)around * m->p->classes + class];
         if (to == UNKNOWN) to = step(m, around, class);
@@ -491,6 +492,8 @@ static bool open_counted(uint64_t *bits, bt_mask *m, member at, const bt_program
         for (size_t i = 0; e && i < e->count && !m->is_full && !m->no_memory; i++) {
             const struct edge *one = &e->edge[i];
             if (one->times < least || one->times > most) continue;
+            below += m->t->skip[one->node] - one->node;
+            if (below > m->t->nodes) return false; /* a walk of the whole is shorter */
             if (m->t->token[one->node] >= 0) open_tokens(bits, m->t, m->t->token[one->node]);
             walk(bits, m, one->node, to, NULL);
         }
@@ -588,9 +591,11 @@ bt_err bt_mask_fill(uint64_t *bits, bt_mask *m, const bt_program_state *state, b
     if (k->bits && memcmp(k->key, key, sizeof key) == 0) {
         memcpy(bits, k->bits, m->words * sizeof *bits);
     } else {
+        m->is_retry = false;
         bool fine = open_all(bits, m, &s);
         if (!fine && !m->no_memory) { /* perhaps the tables were full of others */
             forget_numbers(m);
+            m->is_retry = true;
             fine = !m->no_memory && open_all(bits, m, &s);
         }
         if (!fine) {
@@ -654,7 +659,7 @@ void bt_mask_free(bt_mask *m)
 {
     if (!m) return;
     forget_locals(m);
-    forget_counted(m);
+    for (size_t i = 0; i < BT_MASK_COUNTED; i++) free_counted(m->counted[i]);
     free(m->own.calls);
     free(m->some);
     free(m->times);

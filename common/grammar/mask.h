@@ -64,9 +64,9 @@ enum {
     BT_MASK_KEPT = 64,    /* whole masks that are kept */
 };
 
-/* For one program and one vocabulary, both borrowed; used by one thread at a time. Memory: (STATES + KEPT) * tokens / 8
- * bytes, COUNTED * (tokens * 5 + nodes * 10) at most, SETS * (classes of the program) * 4 bytes and 4 MiB, taken as
- * they are needed. */
+/* For one program and one vocabulary, both borrowed; used by one thread at a time. Memory, taken as it is needed, at
+ * most: (STATES + KEPT) * tokens / 8 bytes, COUNTED * (tokens * 5 + nodes * 18) bytes and 2 MiB, SETS * (classes of the
+ * program) * 4 bytes and 4 MiB. */
 typedef struct bt_mask bt_mask;
 bt_err bt_mask_new(bt_mask **ret, const bt_program *program, const bt_trie *trie, bt_fault *fault);
 void bt_mask_free(bt_mask *m); /* NULL is fine */

@@ -16,6 +16,8 @@
  *   MX    MXFP4 of the Open Compute Project's microscaling formats, as a file has it: E2M1 codes and one E8M0 scale for
  *         32 inputs. w[n][k] = d[n][g] * q[n][k], q in {0, 1, 2, 3, 4, 6, 8, 12} and these negated (twice the code's
  *         number; both codes of zero are +0), d = 2^(e - 128) for a byte e. So w is exact wherever it is finite.
+ *         e = 255, a NaN in that standard, is 2^127, as ggml reads it; a weight that is not finite is refused when a
+ *         file is converted.
  *
  * Panel p of a matrix begins at wp + p * bt_form_panel_bytes(form, G, K), and holds its groups one after the other; MX
  * holds the codes of all groups, then their scales. The last group may have fewer inputs, K - G * (groups - 1), but
@@ -37,8 +39,8 @@
  *         ascending k, from +0; acc = fma(16 d, s, acc), then acc = fma(m - 16 d, xs, acc), acc from +0.
  *         16 d and m - 16 d are f32, one rounding each */
 typedef enum bt_form { BT_FORM_F16 = 0, BT_FORM_INT8, BT_FORM_FP4, BT_FORM_MX } bt_form;
-/* For kernels: the third and the fourth byte of q as a float, of the codes 0 to 7 from the lowest byte on. Those of 8
- * to 15 are the same, but for BT_MX_SECOND, whose is BT_MX_SECOND_NEG. */
+/* For kernels: bytes 2 and 3 of the float q, for the codes 0 to 7 from the lowest byte on. Codes 8 to 15 have the same
+ * bytes, but for the second of them, BT_MX_SECOND_NEG. */
 #define BT_MX_FIRST      0x4000c08040008000
 #define BT_MX_SECOND     0x4141404040403f00
 #define BT_MX_SECOND_NEG ((long long)0xc1c1c0c0c0c0bf00)

@@ -11,7 +11,7 @@
 
 /* The float kernels of the host engines, and the list and dispatch table of all kernels. Other headers have the
  * contracts of integer kernels (int_kernels.h, int_ops.h), of the border between floats and integers (edge.h) and of
- * products over int8 and FP4 weights (forms.h).
+ * products over int8, FP4 and MX weights (forms.h).
  *
  * Letters   T rows (tokens) of one call, K inputs, N outputs, D head_dim, H query heads, G kv heads. ldx, ldy and so on
  *           are the elements from one row to the next.

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* What words of several columns say. */
+/* The values that words of several columns give. */
 #define PAIRS(how)      ((how) == BT_ARCH_ADJACENT ? BT_ARCH_ADJACENT : BT_ARCH_HALVES)
 #define NORMS(around)   ((around) == BT_ARCH_NAMED ? BT_ARCH_BEFORE : (around))
 #define IS_AFTER(norms) ((norms) == BT_ARCH_AFTER)

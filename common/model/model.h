@@ -110,8 +110,8 @@ typedef struct bt_model {
     float *joined;        /* what norms with biases read, owned; else NULL */
     char name[128];       /* general.name, or the architecture */
     uint8_t id[16]; /* compatibility hash of the weights (every tensor's name, type, shape, bytes), layers, KV heads,
-                       head_dim, rope, windows, multipliers and experts of a row; sinks and rules of routers are the
-                       architecture's and tensors: models with equal ids may read each other's KV */
+                       head_dim, rope, windows, multipliers, experts of a row and the architecture, which stands for
+                       all that its row says: models with equal ids may read each other's KV */
     uint64_t param_count, weights_bytes;
 } bt_model;
 

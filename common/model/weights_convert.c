@@ -138,7 +138,7 @@ static void nibbles(uint8_t q[BT_FORM_GROUP], const uint8_t *bytes)
     }
 }
 
-/* ---- exact: one block of the file to one group; false where its scale is not finite ---- */
+/* ---- exact: one block of the file to one group; false where a number of it is not finite ---- */
 
 static bool put_q8_0(job *j, size_t n, size_t g, const uint8_t *block)
 {
@@ -183,6 +183,7 @@ static bool put_mxfp4(job *j, size_t n, size_t g, const uint8_t *block)
     bool is_finite = true;
     nibbles(q, block + 1);
     bt_form_mx_put(j->panels, k, n, g, *block, q, BT_FORM_GROUP);
+    if (*block < 253) return true; /* 12 * 2^124 is finite */
     bt_quant_to_f32(w, block, bt_quant_find(BT_QUANT_MXFP4), BT_FORM_GROUP);
     for (size_t i = 0; i < BT_FORM_GROUP; i++) is_finite &= isfinite(w[i]) != 0;
     return is_finite;

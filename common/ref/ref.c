@@ -372,7 +372,7 @@ static float gelu(float x)
     return (float)(0.5 * v * (1.0 + tanh(0.79788456080286535588 * (v + 0.044715 * v * v * v))));
 }
 
-/* What stands between gate, up and down. */
+/* The product of gate and up that down reads. */
 static float gated(bt_arch_ffn ffn, float g, float u)
 {
     if (ffn == BT_ARCH_GEGLU) return gelu(g) * u;

@@ -80,7 +80,7 @@ def main():
     o.baton = os.path.join(os.environ.get("BATON_BIN", "bin"), "baton")
     try:
         known = [m["name"] for m in json_of(o.baton, ["list", "--json"])["models"] if m["architecture"] in RUNS and m["name"] != "smollm2"]
-        o.python = peer_python("test-models", "xllamacpp", "xllamacpp")
+        o.python = peer_python("test-models", "xllamacpp==2026.10.11549", "xllamacpp")
         differ = sum(compare(o, name) for name in o.models or known)
     except Failed as e:
         sys.exit(f"test-models: {e}")

@@ -75,18 +75,13 @@ static int compare(const tool_search *s, const tool_search_try *a, const tool_se
     return x < y ? -1 : x > y;
 }
 
-/* One scale an output loses more than one for 32 inputs: where no groups keep the bound, the search spares
- * GPTQ. */
+/* One scale an output is taken to lose more than one for 32 inputs: where such groups miss the bound, GPTQ is
+ * spared. */
 static bool is_spared(const tool_search *s, size_t i)
 {
     if (i % PER_STREAM != ONE_SCALE) return false;
     const tool_search_try *grouped = &s->tries[i - ONE_SCALE + GROUPED];
-    bool is_any_tried = false;
-    for (size_t k = 0; k < ONE_SCALE - GROUPED; k++) {
-        if (grouped[k].keeps) return false;
-        is_any_tried = is_any_tried || !grouped[k].why_not[0];
-    }
-    return is_any_tried;
+    return !grouped->why_not[0] && !grouped->keeps;
 }
 
 static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe, bt_fault *fault)
@@ -101,7 +96,7 @@ static bt_err try_one(tool_search *s, tool_search_kind kind, const char *recipe,
     *t = (tool_search_try){.kind = kind};
     bt_recipe_text(t->recipe, &r);
     if (kind == TOOL_SEARCH_ALL && is_spared(s, s->count))
-        e = bt_fail(&why, BT_EARG, "4 bits in groups of 32 lose more than the bound");
+        e = bt_fail(&why, BT_EARG, "w4a16 in groups of 32 loses more than the bound");
     else e = s->measure(s->ud, t, &why);
     if (e == BT_EARG && kind == TOOL_SEARCH_ALL) {
         snprintf(t->why_not, sizeof t->why_not, "%.127s", why.text);

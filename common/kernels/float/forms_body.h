@@ -1,8 +1,8 @@
 /* The products with int8, FP4 and MX weights over v16; included at the end of matmul_body.h. No include guard.
  *
  * FP4 and MX decode 8 inputs of 16 outputs at once (simd_avx2.h says how). Its steps stay inside 128-bit lanes, so that
- * one layout serves all widths. Decoding 8 registers of floats takes 17 integer operations in AVX2 (64 weights) and 16
- * in AVX-512 (128 weights). Few rows use decoded weights at once, so that sums and constants stay in registers. */
+ * one layout serves all widths. Decoding 8 registers of FP4 takes 17 integer operations in AVX2 (64 weights) and 16 in
+ * AVX-512 (128 weights). Few rows use decoded weights at once, so that sums and constants stay in registers. */
 void BT_VARIANT(bt_matmul8)(float *restrict y, size_t ldy, const float *restrict x, size_t ldx,
                             const uint8_t *restrict wp, const float *bias, size_t t, size_t n, size_t k, size_t group,
                             size_t p0, size_t p1)

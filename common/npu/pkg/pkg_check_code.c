@@ -646,6 +646,8 @@ static bt_err check_unit(const walk *w, const bt_pkg_inst *in, const bt_pkg_op_i
         return bad(w, "unit %u cannot run the operator", in->unit);
     if (in->unit != BT_PKG_NPU_FLOAT) return BT_OK;
     if (!w->h->float_form) return bad(w, "runs in floats on the NPU, and float_form is 0");
+    if (in->op == BT_PKG_ATTENTION && (w->h->sinks || w->h->score_cap > 0))
+        return bad(w, "runs on the companion alone where there are sinks or soft caps of scores");
     return r->beside != BT_BESIDE_POSITIONS || w->h->rope_cos16
                ? BT_OK
                : bad(w, "unit %u without rope_cos16", in->unit);
@@ -667,6 +669,8 @@ static bt_err check_scores(const walk *w, const bt_pkg_op_info *r)
 {
     if (r->params != BT_PKG_PARAMS_SCORES) return BT_OK;
     if (w->h->sparse_ppm) return bad(w, "attends to all positions, and sparse_ppm is %u", w->h->sparse_ppm);
+    if (w->h->sinks || w->h->score_cap > 0)
+        return bad(w, "knows neither sinks nor soft caps of scores, and the header has them");
     return w->h->ctx_tokens <= BT_INT_ATTENTION_MAX_TOKENS
                ? BT_OK
                : bad(w, "ctx_tokens is %u, and attention in integers sums up to %d", w->h->ctx_tokens,

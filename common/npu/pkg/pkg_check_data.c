@@ -294,6 +294,9 @@ static bt_err check_sparse(const bt_pkg *p, bt_fault *fault)
     if (h->window)
         return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, and layers have a window of %u",
                        h->sparse_ppm, h->window);
+    if (h->sinks || h->score_cap > 0)
+        return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u, and scores have sinks or soft caps",
+                       h->sparse_ppm);
     if (h->sparse_ppm > BT_ATTENTION_ALL_PPM || h->sparse_dense_rows > BT_MODEL_MAX_CTX)
         return bt_fail(fault, BT_EFORMAT, "header: sparse_ppm %u or sparse_dense_rows %u is out of range",
                        h->sparse_ppm, h->sparse_dense_rows);

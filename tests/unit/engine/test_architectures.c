@@ -404,12 +404,12 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
                    by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->scores == BT_ARCH_CAPPED;
         const bool has_experts = tiny_gguf_has_experts(s.arch), has_sinks = arch->scores == BT_ARCH_SINKS,
-                   is_clamped = arch->ffn == BT_ARCH_CLAMP, is_long = arch->is_smooth;
+                   is_clamped = arch->ffn == BT_ARCH_CLAMP, is_scaled = arch->is_smooth;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
         assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, 2 * is_after + 2 * by_mean + by_row +
                                                                      2 * has_caps + 2 * has_experts +
-                                                                     has_sinks + is_clamped + is_long);
+                                                                     has_sinks + is_clamped + is_scaled);
         assert_int_equal(lists(pkg, "rmsnorm", "rows are routed in floats"), has_experts);
         assert_int_equal(lists(pkg, "add", "adds what experts made"), has_experts);
         assert_int_equal(lists(pkg, "rmsnorm", "a norm behind a linear"), is_after);
@@ -419,7 +419,7 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         assert_int_equal(lists(pkg, "attention", "sinks of heads"), has_sinks);
         assert_int_equal(lists(pkg, "clamp_mul", "no form in integers"), is_clamped);
         assert_int_equal(lists(pkg, "rope", "cos and sin times 1.13863, integer tables hold up to 1"),
-                         is_long);
+                         is_scaled);
         assert_int_equal(lists(pkg, "soft_cap", "no form in integers"), has_caps);
         assert_int_equal(lists(pkg, "layernorm", "no form in integers"), by_mean);
         assert_int_equal(lists(pkg, "gelu", "no form in integers"), by_mean);

@@ -174,7 +174,7 @@ static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t el
 {
     const size_t g = 2, head = bt_kv_head_bytes(elem_bytes, d), plane = PAGE * g * head, tokens = pos0 + t;
     *p = (problem){.d = d, .t = t, .pos0 = pos0, .heads = g * GROUP,
-                   .rule = {0.25f, rnd_below(2) ? 1 + rnd_below(tokens) : 0}};
+                   .rule = {.scale = 0.25f, .window = rnd_below(2) ? 1 + rnd_below(tokens) : 0}};
     for (size_t i = 0; i < PAGES; i++) memset(p->page[i] = bytes_new(2 * plane, 64), 0xff, 2 * plane);
     p->view = (bt_kv_view){
         .page = p->page,          .page_tokens = PAGE,      .tokens_capacity = (size_t)PAGE * PAGES,

@@ -198,6 +198,7 @@ static void a_value_that_is_not_finite_is_refused_by_its_tensor(void **state)
     (void)state;
     const uint16_t infinite = 0x7c00, nan16 = 0x7e01;
     const float nan32 = NAN, huge = 1e9f;
+    const uint8_t beyond[2] = {0xff, 0x77}; /* 6 * 2^128 */
     const struct {
         uint32_t type;
         size_t at;
@@ -208,7 +209,7 @@ static void a_value_that_is_not_finite_is_refused_by_its_tensor(void **state)
         {BT_QUANT_Q8_0, 34, &infinite, 2, "not finite"}, {BT_QUANT_Q4_0, 18, &nan16, 2, "not finite"},
         {BT_QUANT_Q4_1, 20, &infinite, 2, "not finite"}, {BT_QUANT_Q4_1, 22, &nan16, 2, "not finite"},
         {BT_QUANT_F32, 8, &nan32, 4, "not finite"},      {BT_QUANT_F16, 62, &infinite, 2, "not finite"},
-        {BT_QUANT_F32, 8, &huge, 4, "127 times"},
+        {BT_QUANT_F32, 8, &huge, 4, "127 times"},        {BT_QUANT_MXFP4, 17, beyond, 2, "not finite"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         engine_kit kit = model_of(cases[i].type, false, 3);

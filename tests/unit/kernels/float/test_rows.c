@@ -266,6 +266,12 @@ static void ref_rows_agree_with_double_precision(void **state)
     ref_kernels()->silu_mul(y, x, u, K);
     for (size_t i = 0; i < K; i++)
         assert_true(fabs(y[i] - x[i] / (1 + exp(-(double)x[i])) * u[i]) <= 1e-6 * fabs((double)y[i]));
+    for (size_t i = 0; i < K; i++) u[i] = rnd_unit() * 12;
+    ref_kernels()->clamp_mul(y, x, u, K);
+    for (size_t i = 0; i < K; i++) {
+        const double a = fmin(x[i], 7), want = a / (1 + exp(-1.702 * a)) * (fmax(-7, fmin(u[i], 7)) + 1);
+        assert_true(fabs(y[i] - want) <= 2e-6 * fabs(want) + 1e-9);
+    }
     for (size_t i = 0; i < K / 2; i++) c[i] = cosf((float)i), s[i] = sinf((float)i);
     for (int neox = 0; neox < 2; neox++) {
         memcpy(y, x, sizeof y);

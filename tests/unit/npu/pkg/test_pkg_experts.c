@@ -19,12 +19,12 @@
 enum { CTX = 128, CALIB = 64 };
 
 /* 3 layers, dim 96, 8 experts with ffn 172, of which a row chooses 3; symmetric. free() it. */
-static uint8_t *package(size_t *ret_len, uint32_t npu_ops)
+static uint8_t *package(size_t *ret_len, const char *arch, uint32_t npu_ops)
 {
     char path[] = "/tmp/baton-pkg-experts-XXXXXX";
     int32_t ids[CALIB];
     bt_fault f = {""};
-    engine_kit kit = engine_kit_model("qwen3moe");
+    engine_kit kit = engine_kit_model(arch);
     bt_compile_options o = {.shape_policy = "chunk:16", .npu_ops = npu_ops, .ctx_tokens = CTX,
                             .calib_ids = ids, .calib_len = CALIB};
     const int fd = mkstemp(path);
@@ -133,7 +133,18 @@ static bt_pkg_expert *expert(const pkg_view *v, size_t i)
     X("(int_split): out_rows 3 is not allowed", INST(INT_SPLIT, 2)->out_rows = 3) \
     X("(int_split): in0: no value of its kind", INST(INT_SPLIT, 2)->in0 += 64)
 
-static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)};
+/* gpt-oss: sinks and biases of routers */
+#define DAMAGES_SINKS(X) \
+    X("header: sinks are missing", v->c[v->h->sinks].refs--, v->h->sinks = 0) \
+    X("sinks names no constant of finite numbers", LAST(float, v->h->sinks) = NAN) \
+    X("header: router_bias is missing", v->c[v->h->router_bias].refs--, v->h->router_bias = 0) \
+    X("router_bias names no constant of finite numbers", LAST(float, v->h->router_bias) = INFINITY) \
+    X("router_bias names no constant", NAMED(v->h->router_bias, v->h->rope_cos)) \
+    X("(attention): runs on the companion alone", v->h->float_form = 1, \
+      INST(ATTENTION, 0)->unit = BT_PKG_NPU_FLOAT)
+
+static const char *const words[] = {DAMAGES(WORDS)}, *const words_all[] = {DAMAGES_ALL(WORDS)},
+                         *const words_sinks[] = {DAMAGES_SINKS(WORDS)};
 
 static void damage(pkg_view *v, int which)
 {
@@ -147,15 +158,24 @@ static void damage_all(pkg_view *v, int which)
     DAMAGES_ALL(CHANGE)
 }
 
+static void damage_sinks(pkg_view *v, int which)
+{
+    int i = 0;
+    DAMAGES_SINKS(CHANGE)
+}
+
 static void each_kind_of_damage_of_experts_is_refused_by_name(void **state)
 {
     (void)state;
     size_t len;
-    uint8_t *valid = package(&len, BT_PKG_OPS_LINEAR);
+    uint8_t *valid = package(&len, "qwen3moe", BT_PKG_OPS_LINEAR);
     pkg_view_each(valid, len, words, sizeof words / sizeof *words, damage);
     free(valid);
-    valid = package(&len, BT_PKG_OPS_ALL);
+    valid = package(&len, "qwen3moe", BT_PKG_OPS_ALL);
     pkg_view_each(valid, len, words_all, sizeof words_all / sizeof *words_all, damage_all);
+    free(valid);
+    valid = package(&len, "gpt-oss", BT_PKG_OPS_LINEAR);
+    pkg_view_each(valid, len, words_sinks, sizeof words_sinks / sizeof *words_sinks, damage_sinks);
     free(valid);
 }
 
@@ -177,7 +197,7 @@ static void no_field_between_the_router_and_the_sum_may_change(void **state)
     enum { FIELDS = 12 };
     for (uint32_t ops = BT_PKG_OPS_LINEAR; ops <= BT_PKG_OPS_ALL; ops++) {
         size_t len, seen = 0;
-        uint8_t *valid = package(&len, ops), *b = tiny_pkg_alloc(len);
+        uint8_t *valid = package(&len, "qwen3moe", ops), *b = tiny_pkg_alloc(len);
         const pkg_view whole = pkg_view_of(valid, len);
         const uint32_t first = (uint32_t)(pkg_view_inst(&whole, BT_PKG_ROUTE, 1) - whole.code),
                        last = (uint32_t)(pkg_view_inst(&whole, BT_PKG_MIX_ROWS, 1) - whole.code);

@@ -155,7 +155,7 @@ static void one_scale_an_output_is_tried_only_where_groups_keep_the_bound(void *
             if (r.usual.weight_bits != 4 || r.usual.group) continue;
             tried += !w->tries[k].why_not[0];
             if (w->tries[k].why_not[0])
-                assert_string_equal(w->tries[k].why_not, "4 bits in groups of 32 lose more than the bound");
+                assert_string_equal(w->tries[k].why_not, "w4a16 in groups of 32 loses more than the bound");
         }
         assert_int_equal(tried, rows[i].tried);
         free(w);
