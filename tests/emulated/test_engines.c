@@ -50,11 +50,11 @@ static const form forms[] = {
     {"smollm3", "int8", NULL, 0, 1, 0xb7acd6375f763f48, 0},
     {"smollm3", NULL, "w4a8:no-gptq", BT_PKG_OPS_ALL, 2, 0xbee3e67c02afac9b, 0},
     {"olmo2", "fp4", NULL, 0, 2, 0x62f782f24610eef0, 0},
-    {"olmo2", NULL, "w8a8", BT_PKG_OPS_ALL, 2, 0x3fee74397d2a4855, 0},
+    {"olmo2", NULL, "w8a8", BT_PKG_OPS_ALL, 2, 0x8ca860534006718a, 0},
     {"phi3", "fp4", NULL, 0, 1, 0xd1e8d41f14550510, 0},
     {"phi3", NULL, "w8a8:asym", BT_PKG_OPS_LINEAR, 2, 0x56ba221833f7109c, 0},
     {"starcoder2", "int8", NULL, 0, 2, 0xa55cb8bee42399b2, 0},
-    {"starcoder2", NULL, "w8a8", BT_PKG_OPS_LINEAR, 1, 0x41d9d48611a6ee6b, 0},
+    {"starcoder2", NULL, "w8a8:no-gptq", BT_PKG_OPS_LINEAR, 1, 0x41d9d48611a6ee6b, 0},
     {"starcoder2", NULL, "w4a16", BT_PKG_OPS_ALL, 2, 0x100124a826f9fb28, 0},
 };
 
