@@ -22,9 +22,9 @@
  *             graph's edges, always on the companion
  *   price     what its time is made of (bt_op_price)
  *   run       OWN: by functions of its name. Others differ in their kernels alone, NAME in floats, int_NAME16 in
- *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; GATE: a product
- *             of gate and up in floats alone; NORMED: rows through a norm, whose form in integers is a function of its
- *             name
+ *             integers: GATED, y = f(in[0]) * in[1], and POINT, y = f(in[0]), element by element; GATED_FLOATS, as
+ *             GATED, without a form in integers; NORMED: rows through a norm, whose form in integers is a function of
+ *             its name
  *
  * FLOATS: its instruction in floats, of the companion and, where it has a class, of the NPU in 16-bit floats. INTEGERS:
  * that of the NPU in integers; an operator without one runs in floats alone. EDGES: what stands where floats and
@@ -96,7 +96,7 @@
   FLOATS(  GELU_MUL,    GELU_MUL,      gelu_mul,      20, F32,      F32,  F32,      NONE,       NONE)                \
   INTEGERS(GELU_MUL,    INT_GELU_MUL,  int_gelu_mul,  76, S16,      S16,  WIDE,     NONE,       SITE,     GATED)     \
                                                                                                                      \
-  OP(CLAMP_MUL,   clamp_mul,   2, 1, 0, 0, PAIR,   NONE,      ACTIVATION, MOVED,     GATE)                           \
+  OP(CLAMP_MUL,   clamp_mul,   2, 1, 0, 0, PAIR,   NONE,      ACTIVATION, MOVED,     GATED_FLOATS)                   \
   FLOATS(  CLAMP_MUL,   CLAMP_MUL,     clamp_mul,     26, F32,      F32,  F32,      NONE,       NONE)                \
                                                                                                                      \
   OP(SELECT_ROWS, select_rows, 1, 0, 0, 0, SELECT, NONE,      EDGE,       MOVED,     OWN)                            \

@@ -285,7 +285,7 @@ static void run_experts(const run *r, const bt_step *s, const operands *o)
         (void)r, (void)s; \
         bt_companion_gated(o->c, o->c->kernels->name, o->out, o->in1, o->t, o->width); \
     }
-#define DEFINE_GATE(name) DEFINE_GATED(name)
+#define DEFINE_GATED_FLOATS(name) DEFINE_GATED(name)
 #define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)

@@ -8,26 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The values that words of several columns give. */
-#define PAIRS(how)      ((how) == BT_ARCH_ADJACENT ? BT_ARCH_ADJACENT : BT_ARCH_HALVES)
-#define NORMS(around)   ((around) == BT_ARCH_NAMED ? BT_ARCH_BEFORE : (around))
-#define IS_AFTER(norms) ((norms) == BT_ARCH_AFTER)
-#define FIRST(norms)    (IS_AFTER(norms) ? "post_attention_norm" : "attn_norm")
-#define SECOND(norms) \
-    (IS_AFTER(norms) ? "post_ffw_norm" : (norms) == BT_ARCH_NAMED ? "post_attention_norm" : "ffn_norm")
-
-#define ROW(NAME, text, how, each, some, normed, by, around, split, between, scaled, seen, base, scored, \
-            mixed) \
+#define FIRST(norms) ((norms) == BT_ARCH_AFTER ? "post_attention_norm" : "attn_norm")
+#define ROW(NAME, text, how, ends, each, some, normed, by, around, second, split, between, scaled, seen, \
+            base, scored, mixed) \
     [BT_ARCH_##NAME] = {.name = #text, \
-                        .pairs = PAIRS(BT_ARCH_##how), \
-                        .is_smooth = BT_ARCH_##how == BT_ARCH_SMOOTH, \
+                        .pairs = BT_ARCH_##how, \
+                        .yarn = BT_ARCH_##ends, \
                         .unrotated = each, \
                         .biases = BT_ARCH_##some, \
                         .qk_norm = BT_ARCH_##normed, \
                         .norm = BT_ARCH_##by, \
-                        .norms = NORMS(BT_ARCH_##around), \
+                        .norms = BT_ARCH_##around, \
                         .attn_norm = FIRST(BT_ARCH_##around), \
-                        .ffn_norm = SECOND(BT_ARCH_##around), \
+                        .ffn_norm = #second, \
                         .matrices = BT_ARCH_##split, \
                         .ffn = BT_ARCH_##between, \
                         .multipliers = BT_ARCH_##scaled, \

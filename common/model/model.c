@@ -219,7 +219,7 @@ static bt_err read_yarn(float *ret_factor, const loading *l)
         (e = read_positive(&r->beta_slow, l, "rope.scaling.yarn_beta_slow", 1.0f, 1e6f)) < 0 ||
         (e = check_yarn_keys(l)) < 0)
         return e;
-    r->is_smooth = l->arch->is_smooth;
+    r->is_exact = l->arch->yarn == BT_ARCH_EXACT;
     if (r->beta_fast <= r->beta_slow)
         return bt_fail(l->fault, BT_EFORMAT,
                        "%s.rope.scaling.yarn_beta_fast is %g; more than yarn_beta_slow, %g, "

@@ -5,24 +5,33 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 20 }; /* ggml types; tensors of no layer, of a layer */
+enum { F32 = 0, F16 = 1, OWN = 3, LAYER = 24 }; /* ggml types; tensors of no layer, of a layer */
 
-/* n 0: a vector; experts 0: one matrix, else one of each. */
-static const bt_gguf_tensor *make_all(bt_model *m, size_t *at, uint64_t k, uint64_t n, uint32_t experts)
+/* dim[i] 0: there is none. */
+static const bt_gguf_tensor *make_dims(bt_model *m, size_t *at, uint32_t type, const uint64_t dim[3])
 {
     bt_gguf_tensor *t = &m->made[(*at)++];
-    const uint32_t type = n ? F16 : F32;
-    *t = (bt_gguf_tensor){.name = "", .type = type, .n_dims = experts ? 3 : n ? 2 : 1};
-    for (int i = 0; i < BT_GGUF_MAX_DIMS; i++) t->dim[i] = 1;
-    t->dim[0] = k;
-    if (n) t->dim[1] = n;
-    if (experts) t->dim[2] = experts;
+    const uint64_t k = dim[0];
+    *t = (bt_gguf_tensor){.name = "", .type = type, .n_dims = dim[2] ? 3 : dim[1] ? 2 : 1};
+    for (int i = 0; i < BT_GGUF_MAX_DIMS; i++) t->dim[i] = i < 3 && dim[i] ? dim[i] : 1;
     t->rows = (size_t)(t->dim[1] * t->dim[2]);
     t->row_bytes = (size_t)k * (type == F16 ? 2 : 4);
     t->bytes = t->row_bytes * t->rows;
     m->param_count += k * t->rows;
     m->weights_bytes += t->bytes;
     return t;
+}
+
+/* n 0: a vector; experts 0: one matrix, else one of each. */
+static const bt_gguf_tensor *make_all(bt_model *m, size_t *at, uint64_t k, uint64_t n, uint32_t experts)
+{
+    return make_dims(m, at, n ? F16 : F32, (const uint64_t[]){k, n, experts});
+}
+
+/* A bias of n outputs; experts 0: one, else one of each. */
+static const bt_gguf_tensor *make_bias(bt_model *m, size_t *at, uint64_t n, uint32_t experts)
+{
+    return make_dims(m, at, F32, (const uint64_t[]){n, experts, 0});
 }
 
 static const bt_gguf_tensor *make(bt_model *m, size_t *at, uint64_t k, uint64_t n)
@@ -56,9 +65,12 @@ static void make_layer(bt_model *m, size_t *at, bt_layer_tensors *x)
     }
     if (bt_arch_of(hp->arch)->biases == BT_ARCH_ALL) {
         x->bo = make(m, at, d, 0);
-        x->b_up = make(m, at, f, 0);
-        x->b_down = make(m, at, d, 0);
+        x->b_up = make_bias(m, at, f, hp->experts);
+        x->b_down = make_bias(m, at, d, hp->experts);
+        if (bt_arch_is_gated(hp->arch)) x->b_gate = make_bias(m, at, f, hp->experts);
+        if (hp->experts) x->b_router = make_bias(m, at, hp->experts, 0);
     }
+    if (bt_arch_of(hp->arch)->scores == BT_ARCH_SINKS) x->sinks = make(m, at, hp->heads, 0);
     if (hp->qk_norm) {
         const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
         x->q_norm = make(m, at, by_row ? q : hp->head_dim, 0);

@@ -25,8 +25,8 @@ void bt_rope_frequencies(double *ret, const bt_rope *r, size_t dims, double base
     if (r->kind == BT_ROPE_YARN) {
         const double fast = pair_of(r, dims, base, (double)r->beta_fast),
                      slow = pair_of(r, dims, base, (double)r->beta_slow);
-        low = fmax(0.0, r->is_smooth ? fast : floor(fast));
-        width = fmax(0.001, fmin((double)dims - 1.0, r->is_smooth ? slow : ceil(slow)) - low);
+        low = fmax(0.0, r->is_exact ? fast : floor(fast));
+        width = fmax(0.001, fmin((double)dims - 1.0, r->is_exact ? slow : ceil(slow)) - low);
     }
     for (size_t i = 0; i < dims / 2; i++) {
         const double f = pow(base, -2.0 * (double)i / (double)dims) / (factor ? (double)factor[i] : 1.0);

@@ -12,7 +12,7 @@
  *   yarn      f_i = base^(-2i/d) (r_i + (1 - r_i) / s)     slow pairs are scaled, fast ones kept
  *               r_i  = 1 - clamp((i - low) / max(0.001, high - low), 0, 1)
  *               low  = max(0, floor(pair(beta_fast))),  high = min(d - 1, ceil(pair(beta_slow))); both without floor
- *               and ceil where is_smooth
+ *               and ceil where is_exact
  *               pair(n) = d ln(original / (2 pi n)) / (2 ln base): the pair that turns n times in the original context
  *             cos and sin times 1 + 0.1 ln s (1 where s <= 1)
  *   longrope  f_i = base^(-2i/d) / long_i or / short_i: tensors rope_factors_long.weight, rope_factors_short.weight
@@ -37,7 +37,7 @@ typedef struct bt_rope {
     float magnitude;            /* what cos and sin are multiplied by */
     uint32_t original_ctx;      /* yarn, longrope; else 0 */
     float beta_fast, beta_slow; /* yarn: beta_fast > beta_slow > 0; else 0 */
-    bool is_smooth;             /* yarn: as the architecture has it; no key says so */
+    bool is_exact;              /* yarn: as the architecture has it; no key says so */
 } bt_rope;
 
 /* 1 + 0.1 ln s, or 1 where s <= 1. */

@@ -65,21 +65,16 @@ static bt_err write_rope(bt_compile_job *j, bt_fault *fault)
 
 /* Writes a vector that each layer has one of, `each` long; tensors are of files: NULL in a sketch. */
 static bt_err write_vectors(bt_compile_job *j, uint32_t *ret, size_t each,
-                            const bt_gguf_tensor *(*of)(const bt_model *m, uint32_t layer), bt_fault *fault)
+                            const bt_gguf_tensor *(*of)(const bt_model *, uint32_t, bt_weight), bt_weight w,
+                            bt_fault *fault)
 {
     const uint32_t layers = j->m->hp.layers;
     float *v = j->is_sketch ? NULL : malloc(layers * each * sizeof *v);
     if (!j->is_sketch && !v) return bt_fail(fault, BT_ENOMEM, "out of memory for %u vectors", layers);
-    for (uint32_t l = 0; v && l < layers; l++) bt_model_row_f32(v + l * each, of(j->m, l), 0);
+    for (uint32_t l = 0; v && l < layers; l++) bt_model_row_f32(v + l * each, of(j->m, l, w), 0);
     *ret = bt_compile_const(j, BT_PKG_CONST_VECTOR, v, layers * each, sizeof *v);
     free(v);
     return BT_OK;
-}
-
-static const bt_gguf_tensor *sinks_of(const bt_model *m, uint32_t layer) { return m->layer[layer].sinks; }
-static const bt_gguf_tensor *router_bias_of(const bt_model *m, uint32_t layer)
-{
-    return m->layer[layer].b_router;
 }
 
 /* Writes the routers as they read the rotated and smoothed stream, and the numbers of experts. */
@@ -104,7 +99,7 @@ static bt_err write_experts(bt_compile_job *j, bt_fault *fault)
     }
     free(routers);
     return e == BT_OK && bt_arch_of(hp->arch)->biases == BT_ARCH_ALL
-               ? write_vectors(j, &h->router_bias, hp->experts, router_bias_of, fault)
+               ? write_vectors(j, &h->router_bias, hp->experts, bt_weight_bias, BT_WEIGHT_ROUTER, fault)
                : e;
 }
 
@@ -159,6 +154,6 @@ bt_err bt_compile_header(bt_compile_job *j, bt_fault *fault)
     bt_pkg_writer_recipe(j->w, h, text);
     bt_err e = write_rope(j, fault);
     if (e == BT_OK && bt_arch_of(hp->arch)->scores == BT_ARCH_SINKS)
-        e = write_vectors(j, &h->sinks, hp->heads, sinks_of, fault);
+        e = write_vectors(j, &h->sinks, hp->heads, bt_weight_tensor, BT_WEIGHT_SINKS, fault);
     return e == BT_OK ? write_experts(j, fault) : e;
 }

@@ -211,7 +211,7 @@ static void run_add(bt_exec_job *j, const bt_pkg_inst *i)
         bt_companion_gated(c, c->kernels->name, out_of(j, i), bt_exec_at(j, i->in1), bt_exec_rows(j, i), \
                            i->out_width); \
     }
-#define DEFINE_GATE(name) DEFINE_GATED(name)
+#define DEFINE_GATED_FLOATS(name) DEFINE_GATED(name)
 #define DEFINE(NAME, name, inputs, in_place, weight, by_head, shape, beside, class, price, run) \
     DEFINE_##run(name)
 BT_OP_LIST(DEFINE, BT_OP_SKIP, BT_OP_SKIP, BT_OP_SKIP)

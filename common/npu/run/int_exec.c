@@ -133,7 +133,7 @@ static void gated_rows(const rows_job *r, size_t r0, size_t n, bt_int_silu_mul16
 #define DEFINE_OWN(name)
 #define DEFINE_NORMED(name)
 #define DEFINE_POINT(name)
-#define DEFINE_GATE(name)
+#define DEFINE_GATED_FLOATS(name)
 #define DEFINE_GATED(name) \
     static void int_##name##_rows(const rows_job *r, size_t r0, size_t n, void *scratch) \
     { \

@@ -488,13 +488,13 @@ static void hyper_parameters(const maker *m)
         {"logit_scale", 3.0f, m->arch->multipliers == BT_ARCH_KEYS},
         {"attn_logit_softcapping", 2.0f, m->arch->scores == BT_ARCH_CAPPED},
         {"final_logit_softcapping", 12.0f, m->arch->scores == BT_ARCH_CAPPED},
-        {"rope.scaling.factor", 4.0f, m->arch->is_smooth},
+        {"rope.scaling.factor", 4.0f, m->arch->yarn == BT_ARCH_EXACT},
     };
     for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
         snprintf(name, sizeof name, "%s.%s", arch, numbers[i].suffix);
         if (numbers[i].present && !omitted(m, name)) tiny_gguf_f32(m->w, name, numbers[i].v);
     }
-    if (!m->arch->is_smooth) return;
+    if (m->arch->yarn != BT_ARCH_EXACT) return;
     snprintf(name, sizeof name, "%s.rope.scaling.type", arch);
     if (!omitted(m, name)) tiny_gguf_str(m->w, name, "yarn");
     snprintf(name, sizeof name, "%s.rope.scaling.original_context_length", arch);

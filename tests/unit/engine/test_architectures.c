@@ -404,7 +404,7 @@ static void what_has_no_form_in_integers_stays_on_the_companion_by_name(void **s
         const bool is_after = arch->norms != BT_ARCH_BEFORE, by_mean = arch->norm == BT_ARCH_MEAN,
                    by_row = arch->qk_norm == BT_ARCH_ROWS, has_caps = arch->scores == BT_ARCH_CAPPED;
         const bool has_experts = tiny_gguf_has_experts(s.arch), has_sinks = arch->scores == BT_ARCH_SINKS,
-                   is_clamped = arch->ffn == BT_ARCH_CLAMP, is_scaled = arch->is_smooth;
+                   is_clamped = arch->ffn == BT_ARCH_CLAMP, is_scaled = arch->yarn == BT_ARCH_EXACT;
         engine_kit kit = engine_kit_of(&s);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", BT_PKG_OPS_ALL, "chunk:16", CTX);
         assert_int_equal(bt_pkg_header_of(pkg)->fallbacks.count, 2 * is_after + 2 * by_mean + by_row +

@@ -418,7 +418,7 @@ static void gpt_oss_has_biases_sinks_and_windows(void **state)
     s.arch = "gpt-oss";
     tiny_model one = accept(&s);
     const bt_hparams *hp = &one.m->hp;
-    assert_true(hp->rope.is_smooth && !bt_hparams_window(hp, 1));
+    assert_true(hp->rope.is_exact && !bt_hparams_window(hp, 1));
     assert_int_equal(bt_hparams_window(hp, 0), TINY_GGUF_WINDOW);
     tiny_model_close(&one);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {

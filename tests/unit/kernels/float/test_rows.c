@@ -92,7 +92,7 @@ static void dots_equal_ref(void **state)
         }
 }
 
-static void sums_and_silu_mul_equal_ref_and_work_in_place(void **state)
+static void sums_and_products_equal_ref_and_work_in_place(void **state)
 {
     const bt_kernels *v = variant_of(state);
     for (size_t i = 0; i < COUNT(counts); i++) {
@@ -113,6 +113,15 @@ static void sums_and_silu_mul_equal_ref_and_work_in_place(void **state)
         assert_memory_equal(y, want, bytes);
         memcpy(y, a, bytes);
         v->silu_mul(y, y, b, n);
+        assert_memory_equal(y, want, bytes);
+        ref_kernels()->clamp_mul(want, a, b, n);
+        v->clamp_mul(y, a, b, n);
+        assert_memory_equal(y, want, bytes);
+        memcpy(y, b, bytes);
+        v->clamp_mul(y, a, y, n);
+        assert_memory_equal(y, want, bytes);
+        memcpy(y, a, bytes);
+        v->clamp_mul(y, y, b, n);
         assert_memory_equal(y, want, bytes);
         free(a), free(b), free(want), free(y);
     }
@@ -298,7 +307,7 @@ int main(void)
         cmocka_unit_test(layernorm_equals_ref_and_works_in_place),
         cmocka_unit_test(pointwise_functions_equal_ref_over_the_whole_range),
         cmocka_unit_test(dots_equal_ref),
-        cmocka_unit_test(sums_and_silu_mul_equal_ref_and_work_in_place),
+        cmocka_unit_test(sums_and_products_equal_ref_and_work_in_place),
         cmocka_unit_test(exp_inside_silu_equals_ref_over_the_whole_range),
         cmocka_unit_test(rope_equals_ref_for_both_pairings),
         cmocka_unit_test(f16_conversions_equal_ref_for_every_half_and_around_each_tie),
