@@ -6,35 +6,42 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "gateway/api/device.h"
-#include "gateway/api/openai.h"
+#include "gateway/api/ask.h"
 #include "text/thoughts.h"
 #include "wire/msg.h"
 
-/* Answers, chunks of a stream and errors of the OpenAI API as JSON. Pure: structs in, bytes added to a buffer.
- *
- * A stream is events, "data: JSON" and an empty line each: the first delta carries the role (chat), then one chunk for
- * each piece of text, one with the finish_reason, one with the usage where asked for, and "data: [DONE]". A stream that
- * fails ends with an error event instead. All functions return the errors of bt_buf_add; BT_ENOMEM adds nothing. */
-typedef struct gw_answer_head { /* the same in all chunks of one answer */
-    bool is_chat, has_usage_chunk;
-    char id[48]; /* "chatcmpl-..." or "cmpl-..." */
+/* The internal answer: what a dialect (dialect.h) makes events or one JSON text of, and the parts of it that several
+ * dialects write. Pure: structs in, bytes added to a buffer. */
+typedef struct gw_answer { /* the same for all events of one answer, but for how far its stream has come */
+    const struct gw_dialect *dialect;
+    bool has_usage_chunk, is_baton;
+    char id[48];
     const char *model;
-    int64_t created_s;
-} gw_answer_head;
+    int64_t created_us;                  /* by the wall's clock */
+    size_t prompt_tokens, cached_tokens; /* of the prompt; those that were not computed */
+} gw_answer;
+
+typedef enum gw_ending {
+    GW_ENDING_STOP, /* the model ended it, or a stop id */
+    GW_ENDING_LENGTH,
+    GW_ENDING_STRING, /* a stop string */
+    GW_ENDINGS
+} gw_ending;
 
 /* The figures of an ended request. Each duration was measured inside one process. A part that never came (the prefill
  * node's report of a request that ended at token 0) becomes null. */
 typedef struct gw_answer_report {
-    const char *finish_reason; /* "stop" or "length" */
+    gw_ending ending;
     const int32_t *prompt_ids;
     size_t prompt_tokens;
     bool brings_bos; /* the prompt's text began with the BOS that the file asks for */
     const int32_t *token_ids;
     size_t completion_tokens; /* without the id that ended the answer */
-    gw_openai_bound bound;    /* how many tokens it may have, and why */
+    gw_bound bound;           /* how many tokens it may have, and why */
     const char *text;
     size_t text_len;
-    const char *prefilled_by; /* node that computed the prompt; NULL or "": not known */
+    bt_text_span said, thoughts; /* the parts of text */
+    const char *prefilled_by;    /* node that computed the prompt; NULL or "": not known */
     uint32_t attempts, recoveries;
     uint32_t cached_tokens;  /* of the prompt: not computed, because the node had their rows */
     uint32_t covered_tokens; /* of the prompt: not sent, because the decode node had their rows */
@@ -58,22 +65,15 @@ typedef struct gw_answer_report {
     float top_logits[BT_MSG_TOP_LOGITS];
 } gw_answer_report;
 
-/* `logprobs` below is a value of logprobs.h: the functions always take the reference, and return BT_ENOMEM for NULL
- * (out of memory). */
+/* Adds j, whose reference is taken (NULL: a part of it could not be made), between two texts. All or nothing reaches
+ * out. Errors of bt_buf_add. */
+bt_err gw_answer_add(bt_buf *out, struct json_t *j, const char *before, const char *behind);
+/* Takes both references, and returns the object with the value under key; NULL where either is NULL. */
+struct json_t *gw_answer_with(struct json_t *object, const char *key, struct json_t *value);
 
-/* The whole answer, not streamed. said and thoughts are the parts of r->text; a message has reasoning_content, and the
- * same as reasoning, where there are thoughts. */
-bt_err gw_answer_whole(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bt_text_span said,
-                       bt_text_span thoughts, struct json_t *logprobs, bool is_baton);
-
-/* Events of a stream. The last chunk, which is the usage chunk where asked for, carries `timings` and, with
- * is_baton, `baton`. */
-bt_err gw_answer_role(bt_buf *out, const gw_answer_head *h); /* nothing unless chat */
-bt_err gw_answer_text(bt_buf *out, const gw_answer_head *h, const bt_thoughts_part *part, struct json_t *logprobs);
-bt_err gw_answer_end(bt_buf *out, const gw_answer_head *h, const gw_answer_report *r, bool is_baton); /* with [DONE] */
-bt_err gw_answer_error_event(bt_buf *out, const gw_openai_error *err);
-
-bt_err gw_answer_error(bt_buf *out, const gw_openai_error *err);
-bt_err gw_answer_models(bt_buf *out, const char *const *names, size_t names_len, int64_t created_s);
-bt_err gw_answer_model(bt_buf *out, const char *name, int64_t created_s); /* one entry of /v1/models */
+/* New references; NULL: out of memory. */
+struct json_t *gw_answer_timings(const gw_answer_report *r); /* as llama.cpp's server names them */
+struct json_t *gw_answer_baton(const gw_answer_report *r);   /* everything that is known */
+size_t gw_answer_computed(const gw_answer_report *r);        /* tokens of the prompt that were computed for it */
+const char *gw_answer_reason(gw_ending ending);              /* "stop" or "length" */
 #endif

@@ -13,10 +13,10 @@ typedef struct token {
     bt_msg_logprob logprob;
 } token;
 
-void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, uint32_t top,
+void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, gw_logprobs_form form, uint32_t top,
                        size_t prompt_chars, size_t ids_max)
 {
-    *ret = (gw_logprobs){.tok = tok, .is_chat = is_chat, .top = top, .place_chars = prompt_chars};
+    *ret = (gw_logprobs){.tok = tok, .form = form, .top = top, .place_chars = prompt_chars};
     bt_buf_init(&ret->tokens, ids_max * sizeof(token));
 }
 
@@ -144,7 +144,7 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
     int bad = !a || !own || !top || !at;
     for (; !bad && gw_logprobs_waits(p, text, is_over); p->told++) {
         const token *t = token_at(p, p->told);
-        if (p->is_chat) {
+        if (p->form == GW_LOGPROBS_CHAT) {
             bad = json_array_append_new(a, chat_token(p, t)) < 0;
             continue;
         }
@@ -153,10 +153,11 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
               (p->top && json_array_append_new(top, top_object(p, t)) < 0) ||
               json_array_append_new(at, json_integer((json_int_t)offset(p, text, t))) < 0;
     }
-    json_t *ret = bad          ? NULL
-                  : p->is_chat ? json_pack("{s:O,s:n}", "content", a, "refusal")
-                               : json_pack("{s:O,s:O,s:O,s:O}", "tokens", a, "token_logprobs", own,
-                                           "top_logprobs", top, "text_offset", at);
+    json_t *ret = bad ? NULL
+                  : p->form == GW_LOGPROBS_CHAT
+                      ? json_pack("{s:O,s:n}", "content", a, "refusal")
+                      : json_pack("{s:O,s:O,s:O,s:O}", "tokens", a, "token_logprobs", own, "top_logprobs",
+                                  top, "text_offset", at);
     json_decref(a);
     json_decref(own);
     json_decref(top);

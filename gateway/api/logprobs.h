@@ -10,9 +10,10 @@ struct json_t;
  * be shown; a token whose text is held back, because a stop string may begin there, waits. When the text ends, the rest
  * goes out, but not tokens that begin at or after the place where a stop string cut the text off. So the tokens given
  * out spell the text shown; only the last token may reach beyond its end. */
+typedef enum gw_logprobs_form { GW_LOGPROBS_CHAT, GW_LOGPROBS_TEXT } gw_logprobs_form;
 typedef struct gw_logprobs {
     const bt_tokenizer *tok; /* outlives this; NULL: nobody asked */
-    bool is_chat;
+    gw_logprobs_form form;
     uint32_t top;                    /* how many of the likeliest were asked for */
     bt_buf tokens;                   /* private */
     size_t told;                     /* how many tokens went out */
@@ -20,8 +21,8 @@ typedef struct gw_logprobs {
 } gw_logprobs;
 
 /* prompt_chars: characters of the prompt, before the answer's text. */
-void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, bool is_chat, uint32_t top, size_t prompt_chars,
-                       size_t ids_max);
+void gw_logprobs_begin(gw_logprobs *ret, const bt_tokenizer *tok, gw_logprobs_form form, uint32_t top,
+                       size_t prompt_chars, size_t ids_max);
 void gw_logprobs_end(gw_logprobs *p);
 /* After gw_text_push of the id; begin_bytes: gw_text_made of the answer before that push. */
 bt_err gw_logprobs_push(gw_logprobs *p, const gw_text_answer *text, size_t begin_bytes, int32_t id,

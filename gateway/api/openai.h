@@ -1,98 +1,11 @@
 #ifndef GW_OPENAI_H
 #define GW_OPENAI_H
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
-#include "base/err.h"
-#include "gateway/api/openai_error.h"
-#include "model/defaults.h"
-#include "text/chat.h"
-#include "wire/msg.h"
+#include "gateway/api/dialect.h"
 
-/* The body of a POST to /v1/chat/completions or /v1/completions, as a plain struct. Pure: bytes in, struct or error
- * out.
- *
- * Every field of the API is in the table of openai_fields.c: used; known and harmless, so accepted unread; or known and
- * not supported, so refused by name when it asks for something. Any other field is refused as unrecognised, with the
- * nearest known name where one is close. A field that is null is a field that is absent. Nothing is clamped but the
- * length of the answer: any other value out of range is an error that names the field. */
-enum {
-    GW_OPENAI_MAX_STOPS = 16,
-    GW_OPENAI_MAX_STOP_BYTES = 256,
-    GW_OPENAI_MAX_CACHE_SALT_BYTES = 256,
-    GW_OPENAI_DEFAULT_COMPLETION_TOKENS = 16, /* of /v1/completions, as OpenAI's; a chat has --max-answer */
-};
-
-typedef struct gw_openai_limits {
-    const char *const *names; /* accepted values of `model` */
-    size_t names_len;
-    uint32_t vocab;              /* ids in a request are below it */
-    uint32_t stop_ids_max;       /* of stop_token_ids */
-    const bt_defaults *defaults; /* of sampling, for fields that a request leaves out */
-} gw_openai_limits;
-
-typedef enum gw_structure_form {
-    GW_STRUCTURE_NONE = 0,
-    GW_STRUCTURE_OBJECT,  /* any JSON object */
-    GW_STRUCTURE_SCHEMA,  /* JSON of a schema */
-    GW_STRUCTURE_REGEX,   /* a text that the whole answer matches */
-    GW_STRUCTURE_CHOICE,  /* one of a list of texts */
-    GW_STRUCTURE_GRAMMAR, /* GBNF */
-} gw_structure_form;
-typedef struct gw_structure { /* what the answer's text may be; structure.h makes a program of it */
-    gw_structure_form form;
-    char field[40];       /* that asks for it */
-    struct json_t *value; /* a reference */
-} gw_structure;
-
-typedef struct gw_openai_request {
-    bool is_chat;
-    bt_chat_talk talk;  /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
-    bool has_no_calls;  /* tool_choice is "none" */
-    const char *prompt; /* completions: the text, or NULL where ids were given */
-    size_t prompt_len;
-    bool is_plain; /* completions: names of control tokens in the text are letters */
-    int32_t *prompt_ids;
-    size_t prompt_ids_len;
-    uint32_t max_tokens;  /* 0: not given; more than any context holds: BT_MSG_MAX_PROMPT_TOKENS */
-    bt_sampling sampling; /* seed only where has_seed; bias and program are the request's own */
-    gw_structure structure;
-    bool has_seed, is_stream, has_usage_chunk;
-    bool is_baton;    /* "baton": true, or an object of wishes for its nodes */
-    int32_t priority; /* among requests of the same client: the lowest first */
-    int policy;       /* gw_policy; 0: as the gateway is set */
-    char prefer_prefill[BT_MSG_MAX_ID_BYTES + 1], prefer_decode[BT_MSG_MAX_ID_BYTES + 1]; /* node ids; "": any */
-    const char *stop[GW_OPENAI_MAX_STOPS];                                                /* not empty */
-    size_t stop_len[GW_OPENAI_MAX_STOPS];
-    size_t stops;
-    int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
-    uint32_t stop_ids_len;
-    char cache_salt[GW_OPENAI_MAX_CACHE_SALT_BYTES + 1]; /* prefixes are shared with requests of this text alone; "" too
-                                                          */
-    bool keeps_thoughts;  /* chat: thoughts stay in the answer's text, with their marks */
-    bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
-    bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
-    uint8_t *program;     /* where sampling.program points, likewise */
-    struct json_t *root;  /* private: holds the strings above */
-} gw_openai_request;
-
-/* BT_OK, or BT_EARG with *err filled (400, or 404 for another model's name); BT_ENOMEM with *err filled too (500). *ret
- * is untouched on failure. Any bytes are safe. */
-bt_err gw_openai_parse(gw_openai_request *ret, gw_openai_error *err, bool is_chat, const char *body, size_t len,
-                       const gw_openai_limits *limits);
-void gw_openai_request_done(gw_openai_request *r);
-/* Frees messages, prompt and stop strings, which are most of a request; the other fields stay. */
-void gw_openai_request_drop_texts(gw_openai_request *r);
-
-/* How many tokens an answer may have, and by which rule: "request", "context" (the room that the prompt leaves, where
- * more was asked for), "max-answer" (a chat without max_tokens), "default" (a completion without max_tokens). */
-typedef struct gw_openai_bound {
-    uint32_t tokens;
-    const char *from;
-} gw_openai_bound;
-
-/* The bound of this request in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers in the
- * words) when the prompt leaves no room for one token. */
-bt_err gw_openai_max_tokens(gw_openai_bound *ret, gw_openai_error *err, const gw_openai_request *r,
-                            size_t prompt_tokens, uint32_t ctx_tokens, uint32_t max_answer);
+/* The forms that OpenAI's dialects have in common with each other. */
+extern const gw_error_kind gw_openai_kinds[];
+struct json_t *gw_openai_error(const gw_error *err, const char *type); /* {"error": {message, type, param, code}} */
+/* A reasoning_effort becomes a variable of the chat template, which root holds. */
+bt_err gw_openai_pass_effort(gw_reader *p, struct json_t *root);
+bt_err gw_openai_comment(bt_buf *out, gw_answer *a); /* a sign of life: a comment among the events */
 #endif

@@ -2,7 +2,7 @@
  */
 #include "gateway/api/openapi.h"
 #include "gateway/api/json.h"
-#include "gateway/api/openai_fields.h"
+#include "gateway/api/endpoints.h"
 
 #include <jansson.h>
 #include <string.h>
@@ -68,20 +68,6 @@ static const char schemas[] = "{"
     "\"type\":{\"type\":\"string\"},\"param\":{\"type\":[\"string\",\"null\"]},\"code\":{\"type\":[\"string\",\"null\"]}}}}}}";
 // clang-format on
 
-static const struct {
-    const char *path, *method, *summary, *request, *answer;
-    const char *right;
-} endpoints[] = {
-#define GET  "get"
-#define POST "post"
-#define X(path, method, right, serve, summary, request, answer) \
-    {path, method, summary, request, answer, #right},
-#include "gateway/api/endpoints_table.h"
-#undef X
-#undef GET
-#undef POST
-};
-
 /* Takes both references; what cannot be made is NULL from then on. */
 static json_t *with(json_t *object, const char *key, json_t *value)
 {
@@ -113,14 +99,14 @@ static json_t *or_null(json_t *schema)
     return schema ? json_pack("{s:[o,{s:s}]}", "anyOf", schema, "type", "null") : NULL;
 }
 
-static json_t *schema_of(const gw_field *f, bool is_required)
+static json_t *schema_of(const gw_field *f)
 {
     switch (f->kind) {
     case GW_FIELD_NUMBER: return ranged("number", f);
     case GW_FIELD_INTEGER: return ranged("integer", f);
     case GW_FIELD_BOOLEAN: return json_pack("{s:[s,s]}", "type", "boolean", "null");
     case GW_FIELD_OTHER:
-        return is_required ? json_loads(f->json, 0, NULL) : or_null(json_loads(f->json, 0, NULL));
+        return f->is_required ? json_loads(f->json, 0, NULL) : or_null(json_loads(f->json, 0, NULL));
     case GW_FIELD_ONLY: {
         json_t *values = json_loads(f->json, 0, NULL);
         if (values && json_array_insert_new(values, 0, json_null()) < 0) {
@@ -134,18 +120,17 @@ static json_t *schema_of(const gw_field *f, bool is_required)
     return NULL;
 }
 
-static json_t *request_schema(gw_field_where where)
+static json_t *request_schema(const gw_dialect *d)
 {
-    const char *required = where == GW_FIELD_CHAT ? "messages" : "prompt";
-    json_t *fields = json_object();
-    for (size_t i = 0; i < gw_fields_len; i++) {
-        const gw_field *f = &gw_fields[i];
-        if (!(f->where & where)) continue;
-        fields =
-            with(fields, f->name,
-                 with(schema_of(f, strcmp(f->name, required) == 0), "description", json_string(f->help)));
+    json_t *fields = json_object(), *required = json_array();
+    size_t at = 0;
+    const gw_field *f;
+    while ((f = gw_fields_next(&at, d->own, d->where))) {
+        fields = with(fields, f->name, with(schema_of(f), "description", json_string(f->help)));
+        if (f->is_required && json_array_append_new(required, json_string(f->name)) < 0)
+            fields = with(fields, f->name, NULL);
     }
-    return json_pack("{s:s,s:[s],s:b,s:o}", "type", "object", "required", required, "additionalProperties", 0,
+    return json_pack("{s:s,s:o,s:b,s:o}", "type", "object", "required", required, "additionalProperties", 0,
                      "properties", fields);
 }
 
@@ -156,63 +141,66 @@ static json_t *content(const char *type, json_t *schema)
     return schema ? json_pack("{s:{s:o}}", type, "schema", schema) : NULL;
 }
 
-static json_t *content_of(size_t i)
+static json_t *content_of(const gw_endpoint *e)
 {
     json_t *c;
-    if (!endpoints[i].answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
-    c = content("application/json", reference(endpoints[i].answer));
-    if (endpoints[i].request && strcmp(endpoints[i].answer, "Object") != 0) /* the two that may be streams */
+    if (!e->answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
+    c = content("application/json", reference(e->answer));
+    if (e->request && strcmp(e->answer, "Object") != 0) /* the two that may be streams */
         c = with(c, "text/event-stream", json_object());
     return c;
 }
 
 /* The role that an API key needs, in words; NULL: the summary says enough. */
-static const char *whom(const char *right)
-{
-    if (strcmp(right, "ADMIN") == 0) return "Where there are API keys: for those with role=admin";
-    if (strcmp(right, "METRICS") == 0)
-        return "With --metrics key: for API keys with role=metrics or role=admin; open and off: for all, for "
-               "nobody";
-    if (strcmp(right, "CLIENT") == 0)
-        return "Where there are API keys: for those with role=client or role=admin";
-    return NULL;
-}
+static const char *const whom[] = {
+    [GW_RIGHT_OPEN] = NULL,
+    [GW_RIGHT_ADMIN] = "Where there are API keys: for those with role=admin",
+    [GW_RIGHT_METRICS] =
+        "With --metrics key: for API keys with role=metrics or role=admin; open and off: for all, for nobody",
+    [GW_RIGHT_CLIENT] = "Where there are API keys: for those with role=client or role=admin",
+};
 
-static json_t *operation(size_t i)
+static json_t *operation(const gw_endpoint *e)
 {
     json_t *o =
-        json_pack("{s:s,s:{s:{s:s,s:o},s:{s:s,s:o}}}", "summary", endpoints[i].summary, "responses", "200",
-                  "description", "It went well", "content", content_of(i), "default", "description",
+        json_pack("{s:s,s:{s:{s:s,s:o},s:{s:s,s:o}}}", "summary", e->summary, "responses", "200",
+                  "description", "It went well", "content", content_of(e), "default", "description",
                   "An error: 400 for what the request says, 401 without a key, 403 for a key without the "
                   "role, 404, 405, 413, 429 when the key's limits are reached or the queue is full, "
                   "5xx for the server's own",
                   "content", content("application/json", reference("Error")));
-    if (endpoints[i].request)
+    if (e->request)
         o = with(o, "requestBody",
                  json_pack("{s:b,s:o}", "required", 1, "content",
-                           content("application/json", reference(endpoints[i].request))));
-    if (strchr(endpoints[i].path, '{'))
+                           content("application/json", reference(e->request))));
+    if (strchr(e->path, '{'))
         o = with(o, "parameters",
                  json_pack("[{s:s,s:s,s:b,s:{s:s,s:i}}]", "name", "id", "in", "path", "required", 1, "schema",
                            "type", "string", "minLength", 1));
-    const char *who = whom(endpoints[i].right);
+    const char *who = whom[e->right];
     if (who) o = with(o, "description", json_string(who));
-    return strcmp(endpoints[i].right, "OPEN") == 0 ? with(o, "security", json_array()) : o;
+    return e->right == GW_RIGHT_OPEN ? with(o, "security", json_array()) : o;
 }
 
 static json_t *paths(void)
 {
     json_t *all = json_object();
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++)
-        all = with(all, endpoints[i].path, json_pack("{s:o}", endpoints[i].method, operation(i)));
+    for (const gw_endpoint *e = gw_endpoints; e < gw_endpoints + gw_endpoints_len; e++)
+        all = with(all, e->path, json_pack("{s:o}", e->method == GW_POST ? "post" : "get", operation(e)));
     return all;
 }
 
+static const gw_dialect *const dialects[] = {
+#define X(name) &gw_dialect_##name,
+#include "gateway/api/dialects_table.h"
+#undef X
+};
+
 static json_t *document(void)
 {
-    json_t *components =
-        with(with(json_loads(schemas, 0, NULL), "ChatRequest", request_schema(GW_FIELD_CHAT)), "TextRequest",
-             request_schema(GW_FIELD_TEXT));
+    json_t *components = json_loads(schemas, 0, NULL);
+    for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
+        components = with(components, dialects[i]->request, request_schema(dialects[i]));
     return json_pack("{s:s,s:{s:s,s:s,s:s},s:[{s:s}],s:[{},{s:[]}],s:o,s:{s:o,s:{s:{s:s,s:s}}}}", "openapi",
                      "3.1.0", "info", "title", "Baton", "version", BT_VERSION, "description",
                      "OpenAI's API for one model. Fields that no schema names are refused by their name.",

@@ -6,8 +6,6 @@
 #include <jansson.h>
 #include <string.h>
 
-static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
-
 bool gw_role_http_path(char ret[BT_MSG_MAX_ID_BYTES + 1], const char *path)
 {
     static const char before[] = "/v1/nodes/", after[] = "/role";
@@ -20,38 +18,36 @@ bool gw_role_http_path(char ret[BT_MSG_MAX_ID_BYTES + 1], const char *path)
     return true;
 }
 
-bt_err gw_role_http_parse(bt_role *ret, gw_openai_error *err, const char *body, size_t len)
+bt_err gw_role_http_parse(bt_role *ret, gw_error *err, const char *body, size_t len)
 {
     json_error_t je;
     size_t bad;
     if (len > GW_ROLE_HTTP_MAX_BYTES)
-        return gw_openai_fail(err, 400, BAD, "body_too_large", NULL,
-                              "The body has %zu bytes; at most %d are allowed here.", len,
-                              GW_ROLE_HTTP_MAX_BYTES);
+        return gw_error_say(err, 400, "body_too_large", NULL,
+                            "The body has %zu bytes; at most %d are allowed here.", len,
+                            GW_ROLE_HTTP_MAX_BYTES);
     if (!bt_utf8_valid(body, len, &bad))
-        return gw_openai_fail(err, 400, BAD, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.",
-                              bad);
+        return gw_error_say(err, 400, "invalid_json", NULL, "The body is not valid UTF-8 at byte %zu.", bad);
     json_t *root = gw_json_load(body, len, NULL, &je);
     if (!root && json_error_code(&je) == json_error_out_of_memory) {
-        return gw_openai_no_memory(err);
+        return gw_error_no_memory(err);
     }
     const json_t *v = json_object_get(root, "role");
     const char *role = json_string_value(v);
     bt_err e = BT_OK;
     if (!json_is_object(root))
-        e = gw_openai_fail(err, 400, BAD, "invalid_json", NULL,
-                           "The body must be a JSON object, for example {\"role\": \"prefill\"}.");
+        e = gw_error_say(err, 400, "invalid_json", NULL,
+                         "The body must be a JSON object, for example {\"role\": \"prefill\"}.");
     else if (!v)
-        e = gw_openai_fail(err, 400, BAD, "missing_required_parameter", "role",
-                           "Missing required parameter: 'role'.");
+        e = gw_error_say(err, 400, "missing_required_parameter", "role",
+                         "Missing required parameter: 'role'.");
     else if (json_object_size(root) > 1)
-        e = gw_openai_fail(err, 400, BAD, "unknown_parameter", NULL,
-                           "The body may have no field but 'role'.");
+        e = gw_error_say(err, 400, "unknown_parameter", NULL, "The body may have no field but 'role'.");
     else if (role && strcmp(role, "prefill") == 0) *ret = BT_ROLE_PREFILL;
     else if (role && strcmp(role, "decode") == 0) *ret = BT_ROLE_DECODE;
     else
-        e = gw_openai_fail(err, 400, BAD, "invalid_value", "role",
-                           "Invalid value for 'role': supported are 'prefill' and 'decode'.");
+        e = gw_error_say(err, 400, "invalid_value", "role",
+                         "Invalid value for 'role': supported are 'prefill' and 'decode'.");
     json_decref(root);
     return e;
 }
@@ -65,22 +61,22 @@ bt_err gw_role_http_answer(bt_buf *out, const char *id, bt_role role, const char
     return gw_json_add(out, j, JSON_COMPACT);
 }
 
-void gw_role_http_refused(gw_openai_error *err, const char *id, int32_t code, const char *text)
+void gw_role_http_refused(gw_error *err, const char *id, int32_t code, const char *text)
 {
     static const struct {
         int32_t code;
         int status;
-        const char *type, *word;
+        const char *word;
     } kinds[] = {
-        {BT_EAUTH, 403, BAD, "role_not_allowed"},
-        {BT_EARG, 409, BAD, "role_not_possible"},
-        {BT_EAGAIN, 503, SERVER, "try_again"},
-        {BT_EIO, 504, SERVER, "no_answer"},
+        {BT_EAUTH, 403, "role_not_allowed"},
+        {BT_EARG, 409, "role_not_possible"},
+        {BT_EAGAIN, 503, "try_again"},
+        {BT_EIO, 504, "no_answer"},
     };
     size_t i = 0;
     while (i < sizeof kinds / sizeof *kinds && kinds[i].code != code) i++;
     const bool is_known = i < sizeof kinds / sizeof *kinds;
-    (void)gw_openai_fail(err, is_known ? kinds[i].status : 502, is_known ? kinds[i].type : SERVER,
-                         is_known ? kinds[i].word : "node_failed", NULL, "%s: %s", id, text);
+    (void)gw_error_say(err, is_known ? kinds[i].status : 502, is_known ? kinds[i].word : "node_failed", NULL,
+                       "%s: %s", id, text);
     if (code == BT_EAGAIN) err->retry_after_s = 1;
 }

@@ -8,16 +8,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char BAD[] = "invalid_request_error";
-
 /* ---- fields --------------------------------------------------------------------------------------- */
 
 static bt_err set(gw_reader *p, const char *field, gw_structure_form form, json_t *value)
 {
     gw_structure *s = &p->r.structure;
     if (s->form != GW_STRUCTURE_NONE)
-        return gw_openai_fail(p->err, 400, BAD, "invalid_value", field,
-                              "Invalid '%s': '%s' says already what the answer may be.", field, s->field);
+        return gw_error_say(p->err, 400, "invalid_value", field,
+                            "Invalid '%s': '%s' says already what the answer may be.", field, s->field);
     *s = (gw_structure){form, "", json_incref(value)};
     (void)snprintf(s->field, sizeof s->field, "%s", field);
     return BT_OK;
@@ -35,8 +33,8 @@ bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v)
     json_error_t error;
     json_t *schema = gw_json_load(json_string_value(v), json_string_length(v), NULL, &error);
     if (!schema)
-        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name, "Invalid '%s': not JSON: %s.",
-                              f->name, error.text);
+        return gw_error_say(p->err, 400, "invalid_value", f->name, "Invalid '%s': not JSON: %s.", f->name,
+                            error.text);
     const bt_err e = set_schema(p, f->name, schema);
     json_decref(schema);
     return e;
@@ -72,20 +70,20 @@ bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
     if (!json_is_object(v) || !type)
-        return gw_openai_fail(p->err, 400, BAD, "invalid_type", f->name,
-                              "Invalid '%s': expected an object with a 'type'.", f->name);
+        return gw_error_say(p->err, 400, "invalid_type", f->name,
+                            "Invalid '%s': expected an object with a 'type'.", f->name);
     json_t *schema = json_object_get(v, "schema"), *named = json_object_get(v, "json_schema");
     if (strcmp(type, "text") == 0) return BT_OK;
     if (strcmp(type, "json_object") == 0)
         return schema ? set_schema(p, f->name, schema) : set(p, f->name, GW_STRUCTURE_OBJECT, NULL);
     if (strcmp(type, "json_schema") != 0)
-        return gw_openai_fail(p->err, 400, BAD, "invalid_value", f->name,
-                              "Invalid '%s': type '%.32s' is not one of text, json_object, json_schema.",
-                              f->name, type);
+        return gw_error_say(p->err, 400, "invalid_value", f->name,
+                            "Invalid '%s': type '%.32s' is not one of text, json_object, json_schema.",
+                            f->name, type);
     if (named) schema = json_object_get(named, "schema");
     if (!schema)
-        return gw_openai_fail(p->err, 400, BAD, "missing_required_parameter", f->name,
-                              "Invalid '%s': 'json_schema' has no 'schema'.", f->name);
+        return gw_error_say(p->err, 400, "missing_required_parameter", f->name,
+                            "Invalid '%s': 'json_schema' has no 'schema'.", f->name);
     return set_schema(p, f->name, schema);
 }
 
@@ -114,10 +112,10 @@ bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v)
         else if (strcmp(key, "json_object") == 0 && json_is_true(item))
             e = set(p, "structured_outputs.json_object", GW_STRUCTURE_OBJECT, NULL);
         else
-            e = gw_openai_fail(p->err, 400, BAD, "unsupported_parameter", f->name,
-                               "'%s.%.32s' is not supported by this server; leave it out or use json, "
-                               "json_object, regex, choice or grammar.",
-                               f->name, key);
+            e = gw_error_say(p->err, 400, "unsupported_parameter", f->name,
+                             "'%s.%.32s' is not supported by this server; leave it out or use json, "
+                             "json_object, regex, choice or grammar.",
+                             f->name, key);
         if (e < 0) return e;
     }
     return BT_OK;
@@ -157,7 +155,7 @@ void gw_structures_free(gw_structures *s)
 }
 
 /* The request gets a copy: another thread may let a kept one go. */
-static bool give(gw_openai_request *r, const uint8_t *program, size_t len)
+static bool give(gw_ask *r, const uint8_t *program, size_t len)
 {
     if (!(r->program = malloc(len))) return false;
     memcpy(r->program, program, len);
@@ -167,7 +165,7 @@ static bool give(gw_openai_request *r, const uint8_t *program, size_t len)
 }
 
 /* True where it is kept; the request then has it, unless there was no memory. */
-static bool find(gw_structures *s, gw_openai_request *r, const uint8_t hash[BT_HASH_BYTES])
+static bool find(gw_structures *s, gw_ask *r, const uint8_t hash[BT_HASH_BYTES])
 {
     bool is_kept = false;
     pthread_mutex_lock(&s->lock);
@@ -243,25 +241,25 @@ static bool hash_of(uint8_t ret[BT_HASH_BYTES], const gw_structure *s)
     return true;
 }
 
-bt_err gw_structures_compile(gw_structures *s, gw_openai_request *r, bool is_quick, gw_openai_error *err)
+bt_err gw_structures_compile(gw_structures *s, gw_ask *r, bool is_quick, gw_error *err)
 {
     uint8_t hash[BT_HASH_BYTES];
     bt_fault fault = {""};
     bt_buf b;
     if (r->structure.form == GW_STRUCTURE_NONE) return BT_OK;
-    if (!hash_of(hash, &r->structure)) return gw_openai_no_memory(err);
-    if (find(s, r, hash)) return r->program ? BT_OK : gw_openai_no_memory(err);
+    if (!hash_of(hash, &r->structure)) return gw_error_no_memory(err);
+    if (find(s, r, hash)) return r->program ? BT_OK : gw_error_no_memory(err);
     if (is_quick) return BT_EAGAIN;
     bt_buf_init(&b, BT_SAMPLE_MAX_PROGRAM);
     const bt_err e = compile(&b, &r->structure, &fault);
     if (e < 0) {
         bt_buf_done(&b);
-        return e == BT_ENOMEM ? gw_openai_no_memory(err)
-                              : gw_openai_fail(err, 400, BAD, "invalid_value", r->structure.field,
-                                               "Invalid '%s': %s.", r->structure.field, fault.text);
+        return e == BT_ENOMEM ? gw_error_no_memory(err)
+                              : gw_error_say(err, 400, "invalid_value", r->structure.field,
+                                             "Invalid '%s': %s.", r->structure.field, fault.text);
     }
     const bool is_given = give(r, b.data, b.len);
     keep(s, hash, &b);
     bt_buf_done(&b);
-    return is_given ? BT_OK : gw_openai_no_memory(err);
+    return is_given ? BT_OK : gw_error_no_memory(err);
 }

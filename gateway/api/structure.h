@@ -1,7 +1,7 @@
 #ifndef GW_STRUCTURE_H
 #define GW_STRUCTURE_H
-#include "gateway/api/openai.h"
-#include "gateway/api/openai_fields.h"
+#include "gateway/api/ask.h"
+#include "gateway/api/fields.h"
 
 /* The texts that an answer may be: response_format, structured_outputs, guided_json and its like, grammar, json_schema.
  * One of them makes a program (grammar/program.h), which the nodes run. The last GW_STRUCTURES_KEPT programs, of at
@@ -25,5 +25,5 @@ void gw_structures_free(gw_structures *s);
 /* Fills r->sampling.program where r->structure asks for one. With is_quick only from what is kept: BT_EAGAIN, without
  * words, where it is not. Otherwise within 0.2 s of a core. BT_EARG, a 400 that names the keyword, the byte or the
  * limit; BT_ENOMEM. */
-bt_err gw_structures_compile(gw_structures *s, gw_openai_request *r, bool is_quick, gw_openai_error *err);
+bt_err gw_structures_compile(gw_structures *s, gw_ask *r, bool is_quick, gw_error *err);
 #endif

@@ -1,5 +1,5 @@
 /* Prompts to ids and ids to text. Limits of lengths in tokens are the caller's business
- * (gw_openai_max_tokens). */
+ * (gw_ask_bound). */
 #include "gateway/api/text.h"
 #include "base/num.h"
 #include "model/gguf.h"
@@ -72,14 +72,13 @@ void gw_text_close(gw_text *t)
 
 /* A complaint of the tokeniser or template about the client's words is the client's error; any other is the
  * server's. */
-static bt_err blame(gw_openai_error *err, bt_err e, const char *param, const bt_fault *fault)
+static bt_err blame(gw_error *err, bt_err e, const char *param, const bt_fault *fault)
 {
     if (e == BT_ENOMEM) {
-        (void)gw_openai_fail(err, 500, "server_error", "out_of_memory", NULL,
-                             "Out of memory while reading the prompt.");
+        (void)gw_error_say(err, 500, "out_of_memory", NULL, "Out of memory while reading the prompt.");
         return e;
     }
-    return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", param, "%s", fault->text);
+    return gw_error_say(err, 400, "invalid_value", param, "%s", fault->text);
 }
 
 bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len)
@@ -89,52 +88,49 @@ bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len)
            memcmp(text, bos.ptr, bos.len) == 0;
 }
 
-static bool brings_bos(const gw_text *t, const gw_openai_request *r)
+static bool brings_bos(const gw_text *t, const gw_ask *r)
 {
     return !r->is_chat && r->prompt && !r->is_plain && gw_text_brings_bos(t, r->prompt, r->prompt_len);
 }
 
 /* The tokeniser's encoding, with words of its own for a text too long to count. */
 static bt_err encode(int32_t **ret, size_t *ret_len, const gw_text *t, const bt_text_piece *piece,
-                     size_t pieces, unsigned flags, uint32_t ctx_tokens, const char *param,
-                     gw_openai_error *err)
+                     size_t pieces, unsigned flags, uint32_t ctx_tokens, const char *param, gw_error *err)
 {
     bt_fault fault = {""};
     const size_t most = (size_t)ctx_tokens + GW_TEXT_COUNTED_TOKENS;
     const bt_err e = bt_tokenizer_encode_at_most(ret, ret_len, t->tok, piece, pieces, flags, most, &fault);
     if (e == BT_ELIMIT && !fault.text[0])
-        return gw_openai_fail(err, 400, "invalid_request_error", "context_length_exceeded", param,
-                              "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens,
-                              most);
+        return gw_error_say(err, 400, "context_length_exceeded", param,
+                            "The context is %u tokens long, but the prompt has more than %zu.", ctx_tokens,
+                            most);
     return e < 0 ? blame(err, e, param, &fault) : BT_OK;
 }
 
-bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_openai_request *r, gw_openai_error *err)
+bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw_error *err)
 {
     bt_fault fault = {""};
     const bt_chat *chat = t->templates.chat;
-    if (!chat)
-        return gw_openai_fail(err, 400, "invalid_request_error", "no_chat_template", "messages", "%s",
-                              t->templates.why.text);
+    if (!chat) return gw_error_say(err, 400, "no_chat_template", "messages", "%s", t->templates.why.text);
     bt_err e = bt_chat_adapt(chat, r->talk.messages);
     if (e == BT_OK) e = bt_chat_render(ret, chat, &r->talk, &fault);
     if (e == BT_ELIMIT && r->talk.steps_max) return BT_EAGAIN;
     if (e == BT_EARG)
-        return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", "messages",
-                              "The chat template refuses the conversation: %s", fault.text);
+        return gw_error_say(err, 400, "invalid_value", "messages",
+                            "The chat template refuses the conversation: %s", fault.text);
     if (e == BT_EFORMAT || e == BT_ELIMIT)
-        return gw_openai_fail(err, 400, "invalid_request_error", "invalid_value", "messages",
-                              "The chat template cannot write the conversation: %s", fault.text);
+        return gw_error_say(err, 400, "invalid_value", "messages",
+                            "The chat template cannot write the conversation: %s", fault.text);
     return e < 0 ? blame(err, e, "messages", &fault) : BT_OK;
 }
 
-static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r,
-                          uint32_t ctx_tokens, gw_openai_error *err)
+static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_ask *r,
+                          uint32_t ctx_tokens, gw_error *err)
 {
     bt_chat_prompt p;
     if (r->talk.tools && !r->has_no_calls)
-        return gw_openai_fail(
-            err, 400, "invalid_request_error", "unsupported_parameter", "tools",
+        return gw_error_say(
+            err, 400, "unsupported_parameter", "tools",
             "'tools' is only allowed when 'tool_choice' is 'none': the model is told about them, "
             "but this server reads no calls from its answers.");
     bt_err e = gw_text_render(&p, t, r, err);
@@ -144,8 +140,8 @@ static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, cons
     return e;
 }
 
-bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r,
-                      uint32_t ctx_tokens, gw_openai_error *err)
+bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_ask *r, uint32_t ctx_tokens,
+                      gw_error *err)
 {
     bt_fault fault = {""};
     int32_t *ids = NULL;
@@ -165,8 +161,8 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     }
     if (n == 0) {
         free(ids);
-        return gw_openai_fail(
-            err, 400, "invalid_request_error", "invalid_value", r->is_chat ? "messages" : "prompt",
+        return gw_error_say(
+            err, 400, "invalid_value", r->is_chat ? "messages" : "prompt",
             "The prompt is empty, and this model's file asks for no BOS token to begin from.");
     }
     *ret = ids;
@@ -181,7 +177,7 @@ bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t 
 }
 
 /* Characters of the prompt's text; of a list of ids as gw_text_of_ids has it. */
-static bt_err count_chars(size_t *ret, const gw_text *t, const gw_openai_request *r, bt_fault *fault)
+static bt_err count_chars(size_t *ret, const gw_text *t, const gw_ask *r, bt_fault *fault)
 {
     bt_buf piece;
     bt_detok d;
@@ -200,8 +196,8 @@ static bt_err count_chars(size_t *ret, const gw_text *t, const gw_openai_request
 }
 
 /* The answer begins inside thoughts where the prompt's end opened them, whatever wrote it. */
-static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_openai_request *r,
-                             const int32_t *ids, size_t ids_len, bt_fault *fault)
+static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_ask *r, const int32_t *ids,
+                             size_t ids_len, bt_fault *fault)
 {
     enum { END_TOKENS = 16 }; /* hold a mark and white space */
     const size_t n = ids_len < END_TOKENS ? ids_len : END_TOKENS;
@@ -214,7 +210,7 @@ static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_opena
     return e;
 }
 
-bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
+bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, const int32_t *ids,
                      size_t ids_len, size_t ids_max, bt_fault *fault)
 {
     gw_text_answer a = {.brings_bos = brings_bos(t, r)};

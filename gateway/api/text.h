@@ -1,7 +1,7 @@
 #ifndef GW_TEXT_H
 #define GW_TEXT_H
 #include "base/buf.h"
-#include "gateway/api/openai.h"
+#include "gateway/api/ask.h"
 #include "sample/stop.h"
 #include "model/templates.h"
 #include "text/detok.h"
@@ -31,16 +31,16 @@ void gw_text_name_ends(bt_buf *out, const gw_text *t); /* "<|im_end|> (2), </s> 
 enum { GW_TEXT_QUICK_STEPS = 15000, GW_TEXT_QUICK_BYTES = 1 << 16 };
 
 /* The prompt of a chat as text. With limits in r->talk that are too small: BT_EAGAIN, without words. Errors as
- * gw_openai_parse. */
-bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_openai_request *r, gw_openai_error *err);
+ * gw_dialect_read. */
+bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw_error *err);
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS
  * where the file asks for one, and not with a second one where the text, whose control tokens are taken
  * (parse_special), begins with its own; a list of ids stays as it is. A text of more than ctx_tokens +
  * GW_TEXT_COUNTED_TOKENS is not counted to its end, so that no body keeps the gateway from its other work for long.
- * Errors as gw_text_render, gw_openai_max_tokens. */
+ * Errors as gw_text_render, gw_ask_bound. */
 enum { GW_TEXT_COUNTED_TOKENS = 16384 };
-bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_openai_request *r, uint32_t ctx_tokens,
-                      gw_openai_error *err);
+bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_ask *r, uint32_t ctx_tokens,
+                      gw_error *err);
 
 /* Whether the file asks for a BOS, and the text begins with its name: where names are tokens, none is to be added. */
 bool gw_text_brings_bos(const gw_text *t, const char *text, size_t len);
@@ -58,13 +58,13 @@ typedef struct gw_text_answer {
     bool is_stopped;      /* a stop string came: the text ends before it, later ids change nothing */
     bool brings_bos;      /* the prompt's text begins with the BOS that the file asks for: none was added */
     size_t prompt_chars;  /* of the prompt's text, where log probabilities of a completion tell places */
-    int32_t stop_id[GW_OPENAI_MAX_STOPS], mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* private */
+    int32_t stop_id[GW_ASK_MAX_STOPS], mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* private */
     size_t stop_ids;
 } gw_text_answer;
 
 /* ids: of the prompt. ids_max bounds the memory. */
-bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_openai_request *r, const int32_t *ids,
-                     size_t ids_len, size_t ids_max, bt_fault *fault);
+bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, const int32_t *ids, size_t ids_len,
+                     size_t ids_max, bt_fault *fault);
 /* Whether a stop string is the id's name: gw_text_stop instead of gw_text_push then, and the id is no part of the
  * answer. */
 bool gw_text_is_stop(const gw_text_answer *a, int32_t id);

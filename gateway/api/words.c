@@ -2,22 +2,20 @@
 #include "gateway/api/words.h"
 #include "base/num.h"
 #include "gateway/api/json.h"
-#include "gateway/api/openai_read.h"
+#include "gateway/api/read.h"
 #include "text/utf8.h"
 
 #include <stdlib.h>
 #include <string.h>
-
-static const char BAD[] = "invalid_request_error";
 
 /* A complaint of the tokeniser about the client's words is the client's error. */
 static bt_err blame(gw_reader *p, bt_err e, const char *param, const bt_fault *fault)
 {
     if (e == BT_ENOMEM) return gw_read_no_memory(p);
     if (e == BT_ELIMIT && !fault->text[0])
-        return gw_openai_fail(p->err, 400, BAD, "invalid_value", param,
-                              "The text has more than %d tokens, the limit.", BT_MSG_MAX_PROMPT_TOKENS);
-    return gw_openai_fail(p->err, 400, BAD, "invalid_value", param, "%s", fault->text);
+        return gw_error_say(p->err, 400, "invalid_value", param,
+                            "The text has more than %d tokens, the limit.", BT_MSG_MAX_PROMPT_TOKENS);
+    return gw_error_say(p->err, 400, "invalid_value", param, "%s", fault->text);
 }
 
 /* The fields of root by their names; `known` ends with NULL. The first one must be there. */
@@ -29,8 +27,8 @@ static bt_err check_names(gw_reader *p, json_t *root, const char *const *known)
         size_t i = 0;
         while (known[i] && strcmp(key, known[i]) != 0) i++;
         if (!known[i])
-            return gw_openai_fail(p->err, 400, BAD, "unknown_parameter", key,
-                                  "Unrecognized request argument supplied: %s", key);
+            return gw_error_say(p->err, 400, "unknown_parameter", key,
+                                "Unrecognized request argument supplied: %s", key);
     }
     const json_t *model = json_object_get(root, "model"), *first = json_object_get(root, known[0]);
     if (model && !json_is_null(model)) {
@@ -38,8 +36,8 @@ static bt_err check_names(gw_reader *p, json_t *root, const char *const *known)
         if (e < 0) return e;
     }
     if (first) return BT_OK;
-    return gw_openai_fail(p->err, 400, BAD, "missing_required_parameter", known[0],
-                          "Missing required parameter: '%s'.", known[0]);
+    return gw_error_say(p->err, 400, "missing_required_parameter", known[0],
+                        "Missing required parameter: '%s'.", known[0]);
 }
 
 static bt_err read_flag(bool *ret, gw_reader *p, const json_t *root, const char *name)
@@ -64,8 +62,8 @@ static void write_piece(bt_buf *out, const bt_tokenizer *tok, int32_t id)
     (void)bt_buf_byte(out, '}');
 }
 
-bt_err gw_words_tokenize(bt_buf *out, gw_openai_error *err, const gw_text *t, const char *body, size_t len,
-                         const gw_openai_limits *limits)
+bt_err gw_words_tokenize(bt_buf *out, gw_error *err, const gw_text *t, const char *body, size_t len,
+                         const gw_ask_limits *limits)
 {
     static const char *const known[] = {"content",     "add_special", "parse_special",
                                         "with_pieces", "model",       NULL};
@@ -102,8 +100,8 @@ bt_err gw_words_tokenize(bt_buf *out, gw_openai_error *err, const gw_text *t, co
     return out->err < 0 ? gw_read_no_memory(&p) : BT_OK;
 }
 
-bt_err gw_words_detokenize(bt_buf *out, gw_openai_error *err, const gw_text *t, const char *body, size_t len,
-                           const gw_openai_limits *limits)
+bt_err gw_words_detokenize(bt_buf *out, gw_error *err, const gw_text *t, const char *body, size_t len,
+                           const gw_ask_limits *limits)
 {
     static const char *const known[] = {"tokens", "model", NULL};
     gw_reader p = {.err = err, .limits = limits};

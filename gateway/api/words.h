@@ -12,9 +12,9 @@
  *   detokenize  {tokens}   -> {content}, with the names of control tokens
  *
  * Both take `model` as the other requests do; any other field is refused by its name. At most
- * BT_MSG_MAX_PROMPT_TOKENS tokens, and BT_TOKENIZER_MAX_TEXT_BYTES of text. Errors as gw_openai_parse; what
+ * BT_MSG_MAX_PROMPT_TOKENS tokens, and BT_TOKENIZER_MAX_TEXT_BYTES of text. Errors as gw_dialect_read; what
  * out then holds means nothing. */
-typedef bt_err gw_words(bt_buf *out, gw_openai_error *err, const gw_text *t, const char *body, size_t len,
-                        const gw_openai_limits *limits);
+typedef bt_err gw_words(bt_buf *out, gw_error *err, const gw_text *t, const char *body, size_t len,
+                        const gw_ask_limits *limits);
 gw_words gw_words_tokenize, gw_words_detokenize;
 #endif

@@ -23,8 +23,10 @@ struct gw_written {
 static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason, const gw_stats *s)
 {
     *r = (gw_answer_report){
-        .finish_reason = reason == BT_FINISH_LENGTH && !l->text.is_stopped ? "length" : "stop",
-        .bound = s->max_tokens < l->bound.tokens ? (gw_openai_bound){s->max_tokens, "context"} : l->bound,
+        .ending = l->text.is_stopped           ? GW_ENDING_STRING
+                  : reason == BT_FINISH_LENGTH ? GW_ENDING_LENGTH
+                                               : GW_ENDING_STOP,
+        .bound = s->max_tokens < l->bound.tokens ? (gw_bound){s->max_tokens, "context"} : l->bound,
         .prompt_ids = l->prompt_ids,
         .prompt_tokens = l->prompt_len,
         .token_ids = (const int32_t *)(const void *)l->ids.data,
@@ -77,25 +79,24 @@ size_t gw_answers_weight(const gw_live *l)
     return weight;
 }
 
-static bt_err write_whole(bt_buf *out, gw_live *l, const gw_answer_report *r)
+/* Whole, or the last events of a stream. */
+static bt_err write_end(bt_buf *out, gw_live *l, gw_answer_report *r)
 {
+    const gw_dialect *t = l->head.dialect;
     bt_buf part[2]; /* said, thought */
     bt_thoughts_part p;
+    bt_err e = BT_OK;
+    if (l->is_stream) return t->end(out, &l->head, r);
     for (int i = 0; i < 2; i++) bt_buf_init(&part[i], GW_DOOR_ANSWER_MAX_BYTES);
     while (gw_text_next(&p, &l->text, true)) (void)bt_buf_add(&part[p.is_thought], p.text.ptr, p.text.len);
-    json_t *logprobs = gw_logprobs_tell(&l->logprobs, &l->text, true);
-    bt_err e = gw_answer_whole(out, &l->head, r, (bt_text_span){bt_buf_text(&part[0]), part[0].len},
-                               (bt_text_span){bt_buf_text(&part[1]), part[1].len}, logprobs, l->is_baton);
+    r->said = (bt_text_span){bt_buf_text(&part[0]), part[0].len};
+    r->thoughts = (bt_text_span){bt_buf_text(&part[1]), part[1].len};
+    e = t->whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true));
     for (int i = 0; i < 2; i++) {
         if (part[i].err < 0) e = part[i].err;
         bt_buf_done(&part[i]);
     }
     return e;
-}
-
-static bt_err write_end(bt_buf *out, gw_live *l, const gw_answer_report *r)
-{
-    return l->is_stream ? gw_answer_end(out, &l->head, r, l->is_baton) : write_whole(out, l, r);
 }
 
 /* ---- by a thread ---- */
@@ -173,7 +174,7 @@ gw_written *gw_answers_end(gw_door *d, gw_live *l, bt_finish reason, const gw_st
     bt_buf out;
     fill_report(&r, l, reason, stats);
     bt_log_request(BT_LOG_INFO, gw_http_id(l->x), "request %llu: done (%s), %zu tokens, first after %lld ms",
-                   (unsigned long long)l->number, r.finish_reason, r.completion_tokens,
+                   (unsigned long long)l->number, gw_answer_reason(r.ending), r.completion_tokens,
                    (long long)(r.ttft_us / 1000));
     if (l->is_stream && !gw_live_begin_stream(d, l)) return NULL;
     if (gw_answers_weight(l) > GW_ANSWERS_SHORT_WEIGHT || !gw_turn_has_time(d->env.turn)) {

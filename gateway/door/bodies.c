@@ -3,6 +3,7 @@
 #include "gateway/door/bodies.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "gateway/api/endpoints.h"
 #include "gateway/api/json.h"
 #include "gateway/api/refusal.h"
 #include "gateway/api/structure.h"
@@ -23,11 +24,11 @@ static bt_err read_prompt(gw_body *b)
     if (e == BT_OK)
         e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, env->text, &b->request, b->ctx_tokens, &b->err);
     if (e == BT_OK)
-        e = gw_openai_max_tokens(&l->bound, &b->err, &b->request, l->prompt_len, b->ctx_tokens,
-                                 (uint32_t)env->options->answers.max_answer);
+        e = gw_ask_bound(&l->bound, &b->err, &b->request, l->prompt_len, b->ctx_tokens,
+                         (uint32_t)env->options->answers.max_answer);
     if (e == BT_OK && gw_text_begin(&l->text, env->text, &b->request, l->prompt_ids, l->prompt_len,
                                     l->bound.tokens, &fault) < 0)
-        e = gw_openai_no_memory(&b->err);
+        e = gw_error_no_memory(&b->err);
     return e;
 }
 
@@ -38,24 +39,23 @@ static bt_err write_template(gw_body *b)
     if (e < 0) return e;
     json_t *j = json_pack("{s:s%}", "prompt", p.text, p.len);
     bt_chat_prompt_done(&p);
-    return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? gw_openai_no_memory(&b->err) : BT_OK;
+    return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? gw_error_no_memory(&b->err) : BT_OK;
 }
 
-static void read_request(gw_body *b, bool is_chat, const char *bytes, bt_err (*read)(gw_body *b))
+static void read_request(gw_body *b, const char *bytes, bt_err (*read)(gw_body *b))
 {
-    b->e = gw_openai_parse(&b->request, &b->err, is_chat, bytes, b->len, &b->limits);
+    b->e = gw_dialect_read(&b->request, &b->err, b->dialect, bytes, b->len, &b->limits);
     if (b->e < 0) return;
     bt_chat_talk *talk = &b->request.talk;
     talk->now_s = b->now_s;
     talk->steps_max = b->is_quick ? GW_TEXT_QUICK_STEPS : 0;
     talk->bytes_max = b->is_quick ? GW_TEXT_QUICK_BYTES : 0;
     b->e = read(b);
-    gw_openai_request_drop_texts(&b->request); /* millions of objects of JSON, maybe */
+    gw_ask_drop_texts(&b->request); /* millions of objects of JSON, maybe */
 }
 
-void gw_bodies_chat(gw_body *b, const char *bytes) { read_request(b, true, bytes, read_prompt); }
-void gw_bodies_text(gw_body *b, const char *bytes) { read_request(b, false, bytes, read_prompt); }
-void gw_bodies_template(gw_body *b, const char *bytes) { read_request(b, true, bytes, write_template); }
+void gw_bodies_ask(gw_body *b, const char *bytes) { read_request(b, bytes, read_prompt); }
+void gw_bodies_template(gw_body *b, const char *bytes) { read_request(b, bytes, write_template); }
 
 /* The log hears of it once; the metric counts. */
 static void tell_left_out(gw_door *d, const gw_http_exchange *x)
@@ -70,7 +70,7 @@ static void tell_left_out(gw_door *d, const gw_http_exchange *x)
 static void free_body(gw_body *b)
 {
     gw_live_free(b->live);
-    gw_openai_request_done(&b->request);
+    gw_ask_done(&b->request);
     bt_buf_done(&b->bytes);
     bt_buf_done(&b->answer);
     free(b);
@@ -147,13 +147,13 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                     void (*read)(gw_body *b, const char *bytes), void (*then)(gw_body *b))
 {
     const size_t most = gw_http_bodies_max_bytes(d->http) / 2;
-    gw_openai_error err;
+    gw_error err;
     gw_body *b = calloc(1, sizeof *b);
     gw_live *l = calloc(1, sizeof *l);
     if (!b || !l) {
         free(b);
         free(l);
-        (void)gw_openai_no_memory(&err);
+        (void)gw_error_no_memory(&err);
         gw_reply_error(d, x, &err, NULL);
         return;
     }
@@ -164,6 +164,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
     *b = (gw_body){.door = d,
                    .live = l,
                    .len = r->body_len,
+                   .dialect = gw_endpoints_dialect(r->path),
                    .read = read,
                    .then = then,
                    .now_s = local_now_s(),
@@ -175,7 +176,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
     if (b->is_quick) b->read(b, r->body);
     const bool is_read = b->is_quick && b->e != BT_EAGAIN;
     if (!is_read && b->len <= most - d->unread_bytes) {
-        gw_openai_request_done(&b->request);
+        gw_ask_done(&b->request);
         stand_in_line(b, x);
         return;
     }

@@ -20,16 +20,17 @@ typedef struct gw_body {
     gw_live *live; /* with prompt_ids and text, once it was read; then->takes it, or it is freed */
     bt_buf bytes;  /* of one that a thread reads */
     size_t len;
+    const gw_dialect *dialect; /* of its path */
     void (*read)(struct gw_body *b, const char *bytes);
-    gw_openai_limits limits;
+    gw_ask_limits limits;
     uint32_t ctx_tokens;
     int64_t now_s; /* when it came, by the local clock with its zone: for the chat template */
     bool is_quick; /* others wait meanwhile: what takes longer ends with BT_EAGAIN */
     void (*then)(struct gw_body *b);
     bt_err e; /* with `err` */
-    gw_openai_error err;
-    gw_openai_request request; /* without its texts and ids */
-    bt_buf answer;             /* of one that needs no node */
+    gw_error err;
+    gw_ask request; /* without its texts and ids */
+    bt_buf answer;  /* of one that needs no node */
 } gw_body;
 
 /* Calls then when the body was read, in the call or later, unless the client has gone by then. then takes b->live, or
@@ -37,8 +38,7 @@ typedef struct gw_body {
 void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                     void (*read)(gw_body *b, const char *bytes), void (*then)(gw_body *b));
 /* How a body is read: fills b, by any thread, so it touches of the door only what never changes. */
-void gw_bodies_chat(gw_body *b, const char *bytes);
-void gw_bodies_text(gw_body *b, const char *bytes);
+void gw_bodies_ask(gw_body *b, const char *bytes);      /* for an answer of nodes */
 void gw_bodies_template(gw_body *b, const char *bytes); /* of a chat: {"prompt": the text it becomes} */
 /* The client of a live whose body is unread has gone. */
 void gw_bodies_forget(gw_body *b);

@@ -34,7 +34,7 @@ void gw_capture_end(gw_door *d, const gw_live *l, const gw_action *a)
     if (!d->env.capture) return;
     bt_trace_captured c = {
         .outcome = outcome_of(l, a),
-        .is_chat = l->head.is_chat,
+        .is_chat = l->is_chat,
         .is_stream = l->is_stream,
         .max_tokens = s->max_tokens ? s->max_tokens : l->bound.tokens,
         .attempts = s->attempts,

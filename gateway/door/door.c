@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/rng.h"
+#include "gateway/api/endpoints.h"
 #include "gateway/api/refusal.h"
 #include "gateway/api/structure.h"
 #include "gateway/api/words.h"
@@ -19,8 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const char BAD[] = "invalid_request_error", SERVER[] = "server_error";
 
 bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
 {
@@ -67,38 +66,41 @@ size_t gw_door_unread_count(const gw_door *d) { return d->unread_count; }
 
 /* ---- a request: from the body of a POST to a SUBMIT for the brain ---- */
 
-static void fill_live(gw_door *d, gw_live *l, const gw_openai_request *r)
+static void fill_live(gw_door *d, gw_live *l, const gw_dialect *t, const gw_ask *r)
 {
+    l->head = gw_dialect_answer(t, r);
     bt_buf_init(&l->ids, l->bound.tokens * sizeof(int32_t));
     if (r->sampling.logprobs)
-        gw_logprobs_begin(&l->logprobs, d->env.text->tok, r->is_chat, r->sampling.top_logprobs,
+        gw_logprobs_begin(&l->logprobs, d->env.text->tok, l->head.dialect->logprobs, r->sampling.top_logprobs,
                           l->text.prompt_chars, l->bound.tokens);
     l->number = ++d->number;
     l->wrote_us = l->token_us = bt_clock_us();
+    l->is_chat = r->is_chat;
     l->is_stream = r->is_stream;
     l->is_baton = r->is_baton;
     l->top_logprobs = r->sampling.top_logprobs;
     gw_capture_begin(l, &r->sampling);
-    l->head = (gw_answer_head){.is_chat = r->is_chat, .has_usage_chunk = r->has_usage_chunk,
-                               .model = d->env.names[0], .created_s = bt_clock_wall_s()};
+    l->head.model = d->env.names[0];
+    l->head.created_us = bt_clock_wall_s() * 1000000;
+    l->head.prompt_tokens = l->prompt_len;
     uint64_t key;
     memcpy(&key, d->id_key, sizeof key);
-    (void)snprintf(l->head.id, sizeof l->head.id, "%s-%016llx%08llx", r->is_chat ? "chatcmpl" : "cmpl",
+    (void)snprintf(l->head.id, sizeof l->head.id, "%s%016llx%08llx", l->head.dialect->id,
                    (unsigned long long)key, (unsigned long long)l->number);
 }
 
 /* Who may find what the request's prompt leaves on nodes. */
-static bt_prompt_salt salt_of(const gw_door *d, const gw_key *k, const gw_openai_request *r)
+static bt_prompt_salt salt_of(const gw_door *d, const gw_key *k, const gw_ask *r)
 {
     const bool is_one_for_all = !k || d->env.options->shares_prefixes;
     return bt_prefix_salt(d->env.prefix_secret, is_one_for_all ? NULL : &k->owner, r->cache_salt);
 }
 
 /* Takes l. */
-static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
+static void submit(gw_door *d, gw_live *l, const gw_dialect *t, const gw_ask *r)
 {
     gw_http_exchange *x = l->x;
-    fill_live(d, l, r);
+    fill_live(d, l, t, r);
     gw_submit s = {.request = l->number,
                    .ids = l->prompt_ids,
                    .ids_len = (uint32_t)l->prompt_len,
@@ -118,8 +120,8 @@ static void submit(gw_door *d, gw_live *l, const gw_openai_request *r)
     gw_live_add(d, l);
     gw_http_set_user(x, l);
     bt_log_request(BT_LOG_INFO, gw_http_id(x), "request %llu: %s, %zu prompt tokens, at most %u more%s",
-                   (unsigned long long)l->number, r->is_chat ? "chat" : "completion", l->prompt_len,
-                   l->bound.tokens, r->is_stream ? ", streamed" : "");
+                   (unsigned long long)l->number, t->name, l->prompt_len, l->bound.tokens,
+                   r->is_stream ? ", streamed" : "");
     if (l->text.brings_bos)
         bt_log_ratelimited(&d->own_bos, BT_LOG_WARN,
                            "a prompt begins with the BOS token that the model's file asks for; no second one "
@@ -140,13 +142,13 @@ static void was_read(gw_body *b)
         return;
     }
     b->live = NULL;
-    submit(b->door, l, &b->request);
+    submit(b->door, l, b->dialect, &b->request);
 }
 
 static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                  void (*read)(gw_body *b, const char *bytes))
 {
-    gw_openai_error err;
+    gw_error err;
     const bool is_closed = d->is_draining && gw_reply_not_ready(d, &err);
     if (is_closed || gw_rights_arrive(r->caller, &err) < 0) gw_reply_error(d, x, &err, NULL);
     else gw_bodies_read(d, x, r, read, was_read);
@@ -162,8 +164,8 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
     bool has_more = gw_text_next(&p, &l->text, is_over);
     if (!has_more && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
     do {
-        if (gw_answer_text(gw_http_stream_buf(l->x), &l->head, &p,
-                           gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
+        if (l->head.dialect->part(gw_http_stream_buf(l->x), &l->head, &p,
+                                  gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
             gw_live_give_up(l);
             return;
         }
@@ -176,18 +178,19 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
  * nodes. */
 static void refuse_node(gw_door *d, gw_live *l, const bt_fault *fault)
 {
-    gw_openai_error err;
+    gw_error err;
     l->is_broken = true;
     gw_live_want(l, true);
     if (!l->x) return;
     bt_log_request(BT_LOG_ERROR, gw_http_id(l->x),
                    "request %llu: a node sent a token that the model does not have: %s",
                    (unsigned long long)l->number, fault->text);
-    (void)gw_openai_fail(&err, 502, SERVER, "node_failed", NULL,
-                         "A node sent a token that the model does not have: %s", fault->text);
+    (void)gw_error_say(&err, 502, "node_failed", NULL, "A node sent a token that the model does not have: %s",
+                       fault->text);
     gw_http_set_user(l->x, NULL);
     if (!l->has_begun) gw_reply_error(d, l->x, &err, NULL);
-    else if (gw_answer_error_event(gw_http_stream_buf(l->x), &err) < 0) gw_http_abandon(l->x);
+    else if (gw_dialect_error_event(gw_http_stream_buf(l->x), l->head.dialect, &err) < 0)
+        gw_http_abandon(l->x);
     else gw_http_end(l->x);
     l->x = NULL;
 }
@@ -241,36 +244,36 @@ static gw_written *finish(gw_door *d, gw_live *l, bt_finish reason, const gw_sta
     return l->x ? gw_answers_end(d, l, reason, s) : NULL;
 }
 
-static void fail_error(gw_openai_error *err, const gw_live *l, const gw_action *a)
+static void fail_error(gw_error *err, const gw_live *l, const gw_action *a)
 {
     static const struct {
         int status;
-        const char *type, *code;
+        const char *code;
     } kinds[] = {
-        [GW_FAIL_NO_NODE] = {503, SERVER, "no_node"},
-        [GW_FAIL_OVERLOADED] = {429, "rate_limit_error", "queue_full"},
-        [GW_FAIL_NODE_LOST] = {502, SERVER, "node_lost"},
-        [GW_FAIL_TIMEOUT] = {504, SERVER, "timeout"},
-        [GW_FAIL_TOO_LONG] = {400, BAD, "context_length_exceeded"},
-        [GW_FAIL_REFUSED] = {502, SERVER, "node_failed"},
-        [GW_FAIL_CANCELLED] = {504, SERVER, "timeout"}, /* somebody listens, so it was our own deadline */
-        [GW_FAIL_BAD] = {400, BAD, "invalid_value"},
-        [GW_FAIL_UNKNOWN_NODE] = {404, BAD, "node_not_found"},
-        [GW_FAIL_NOT_FINITE] = {500, SERVER, "not_finite"},
+        [GW_FAIL_NO_NODE] = {503, "no_node"},
+        [GW_FAIL_OVERLOADED] = {429, "queue_full"},
+        [GW_FAIL_NODE_LOST] = {502, "node_lost"},
+        [GW_FAIL_TIMEOUT] = {504, "timeout"},
+        [GW_FAIL_TOO_LONG] = {400, "context_length_exceeded"},
+        [GW_FAIL_REFUSED] = {502, "node_failed"},
+        [GW_FAIL_CANCELLED] = {504, "timeout"}, /* somebody listens, so it was our own deadline */
+        [GW_FAIL_BAD] = {400, "invalid_value"},
+        [GW_FAIL_UNKNOWN_NODE] = {404, "node_not_found"},
+        [GW_FAIL_NOT_FINITE] = {500, "not_finite"},
     };
     const gw_fail_kind k = a->u.fail.kind;
-    const char *param = k == GW_FAIL_TOO_LONG       ? (l->head.is_chat ? "messages" : "prompt")
+    const char *param = k == GW_FAIL_TOO_LONG       ? (l->is_chat ? "messages" : "prompt")
                         : k == GW_FAIL_UNKNOWN_NODE ? "baton"
                                                     : NULL;
-    (void)gw_openai_fail(err, kinds[k].status, kinds[k].type, kinds[k].code, param, "%s",
-                         l->is_late ? "The request took longer than --timeout allows." : a->u.fail.text);
+    (void)gw_error_say(err, kinds[k].status, kinds[k].code, param, "%s",
+                       l->is_late ? "The request took longer than --timeout allows." : a->u.fail.text);
     if (a->u.fail.retry_after_ms || k == GW_FAIL_OVERLOADED || k == GW_FAIL_NO_NODE)
         err->retry_after_s = a->u.fail.retry_after_ms / 1000 + 1;
 }
 
 static void fail(gw_door *d, gw_live *l, const gw_action *a)
 {
-    gw_openai_error err;
+    gw_error err;
     gw_metrics_failed(d->env.metrics, l->is_late ? GW_FAIL_TIMEOUT : a->u.fail.kind, &a->u.fail.stats);
     if (a->u.fail.stats.attempts > 0) gw_key_pace_ended(&d->pace, bt_clock_us());
     if (a->u.fail.kind == GW_FAIL_OVERLOADED && l->key) l->key->refusals[GW_KEY_LIMITS]++;
@@ -288,19 +291,15 @@ static void fail(gw_door *d, gw_live *l, const gw_action *a)
     }
     bt_log_request(BT_LOG_WARN, gw_http_id(l->x), "request %llu failed in the middle of its stream: %s",
                    (unsigned long long)l->number, err.message);
-    if (gw_answer_error_event(gw_http_stream_buf(l->x), &err) < 0) gw_http_abandon(l->x);
+    if (gw_dialect_error_event(gw_http_stream_buf(l->x), l->head.dialect, &err) < 0) gw_http_abandon(l->x);
     else gw_http_end(l->x);
 }
 
 /* ---- paths ---- */
 
-static void post_chat(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+static void post_answer(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
-    post(d, x, r, gw_bodies_chat);
-}
-static void post_text(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
-{
-    post(d, x, r, gw_bodies_text);
+    post(d, x, r, gw_bodies_ask);
 }
 
 /* Answers that need no node: the body is read by the words' own function. */
@@ -323,7 +322,7 @@ static void read_detokenize(gw_body *b, const char *bytes) { read_words(b, gw_wo
 static void post_words(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                        void (*read)(gw_body *b, const char *bytes))
 {
-    gw_openai_error err;
+    gw_error err;
     if (gw_rights_arrive(r->caller, &err) < 0) gw_reply_error(d, x, &err, NULL);
     else gw_bodies_read(d, x, r, read, was_answered);
 }
@@ -343,51 +342,35 @@ static void post_template(gw_door *d, gw_http_exchange *x, const gw_http_request
     post_words(d, x, r, gw_bodies_template);
 }
 
-enum { GET, POST };
-static const struct endpoint {
-    const char *path;
-    int method;
-    gw_right right;
-    void (*serve)(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
-} endpoints[] = {
-#define X(path, method, right, serve, summary, request, answer) {path, method, GW_RIGHT_##right, serve},
+static void (*const serve[])(gw_door *d, gw_http_exchange *x, const gw_http_request *r) = {
+#define X(path, method, right, dialect, serve, summary, request, answer) serve,
 #include "gateway/api/endpoints_table.h"
 #undef X
 };
 
-/* {id} of the pattern takes at least one character. */
-static bool matches(const char *pattern, const char *path)
-{
-    const char *id = strchr(pattern, '{');
-    if (!id) return strcmp(pattern, path) == 0;
-    const size_t before = (size_t)(id - pattern), after = strlen(id + 4), len = strlen(path);
-    return len > before + after && memcmp(pattern, path, before) == 0 &&
-           strcmp(id + 4, path + len - after) == 0;
-}
-
 static bool is_get(const char *method) { return strcmp(method, "GET") == 0 || strcmp(method, "HEAD") == 0; }
 
-/* NULL: *err says why. */
-static const struct endpoint *find_endpoint(const gw_door *d, const gw_http_request *r, gw_openai_error *err,
-                                            const char **ret_allow)
+/* Its place in the table; gw_endpoints_len: *err says why it is none. */
+static size_t find_endpoint(const gw_door *d, const gw_http_request *r, gw_error *err, const char **ret_allow)
 {
+    const size_t i = gw_endpoints_find(r->path);
     *ret_allow = NULL;
-    for (size_t i = 0; i < sizeof endpoints / sizeof *endpoints; i++) {
-        const struct endpoint *p = &endpoints[i];
-        const bool is_post = p->method == POST;
-        if (!matches(p->path, r->path)) continue;
-        if (is_post ? strcmp(r->method, "POST") != 0 : !is_get(r->method)) {
-            *ret_allow = is_post ? "POST" : "GET, HEAD";
-            (void)gw_openai_fail(err, 405, BAD, "method_not_allowed", NULL,
-                                 "%.32s is not allowed for %s; use %s.", r->method, p->path,
-                                 is_post ? "POST" : "GET");
-            return NULL;
-        }
-        return gw_rights_may(d, r, p->right, err) ? p : NULL;
+    if (i == gw_endpoints_len) {
+        (void)gw_error_say(err, 404, "not_found", NULL, "There is nothing at %.100s.", r->path);
+        return i;
     }
-    (void)gw_openai_fail(err, 404, BAD, "not_found", NULL, "There is nothing at %.100s.", r->path);
-    return NULL;
+    const gw_endpoint *p = &gw_endpoints[i];
+    const bool is_post = p->method == GW_POST;
+    if (is_post ? strcmp(r->method, "POST") != 0 : !is_get(r->method)) {
+        *ret_allow = is_post ? "POST" : "GET, HEAD";
+        (void)gw_error_say(err, 405, "method_not_allowed", NULL, "%.32s is not allowed for %s; use %s.",
+                           r->method, p->path, is_post ? "POST" : "GET");
+        return gw_endpoints_len;
+    }
+    return gw_rights_may(d, r, p->right, err) ? i : gw_endpoints_len;
 }
+
+static bool is_post(size_t i) { return i < gw_endpoints_len && gw_endpoints[i].method == GW_POST; }
 
 static void *introduce(void *ud, const char *authorization)
 {
@@ -403,33 +386,31 @@ static void leave(void *ud, void *caller)
 
 static bool wants_body(void *ud, const gw_http_request *r)
 {
-    gw_openai_error err;
+    gw_error err;
     const char *allow;
-    const struct endpoint *p = find_endpoint(ud, r, &err, &allow);
-    return p && p->method == POST;
+    return is_post(find_endpoint(ud, r, &err, &allow));
 }
 
 static bool has_own_place(void *ud, const gw_http_request *r)
 {
-    gw_openai_error err;
+    gw_error err;
     const char *allow;
-    const struct endpoint *p = find_endpoint(ud, r, &err, &allow);
-    return p && (p->serve == gw_pages_health || p->serve == gw_pages_metrics);
+    const size_t i = find_endpoint(ud, r, &err, &allow);
+    return i < gw_endpoints_len && (serve[i] == gw_pages_health || serve[i] == gw_pages_metrics);
 }
 
 static void on_request(void *ud, gw_http_exchange *x, const gw_http_request *r)
 {
     gw_door *d = ud;
-    gw_openai_error err;
+    gw_error err;
     const char *allow = NULL;
     const bool is_refused = gw_refusal_tell(&err, r->refusal, (uint64_t)d->env.options->max_body_bytes);
-    const struct endpoint *p = is_refused ? NULL : find_endpoint(d, r, &err, &allow);
-    const gw_turn_part before =
-        gw_turn_go(d->env.turn, p && p->method == POST ? GW_TURN_BODIES : GW_TURN_PAGES);
+    const size_t i = is_refused ? gw_endpoints_len : find_endpoint(d, r, &err, &allow);
+    const gw_turn_part before = gw_turn_go(d->env.turn, is_post(i) ? GW_TURN_BODIES : GW_TURN_PAGES);
     gw_key *k = r->caller;
     d->open_count++;
-    if (k && !p && err.status == 403) k->refusals[GW_KEY_FINE]++;
-    if (p) p->serve(d, x, r);
+    if (k && i == gw_endpoints_len && err.status == 403) k->refusals[GW_KEY_FINE]++;
+    if (i < gw_endpoints_len) serve[i](d, x, r);
     else gw_reply_error(d, x, &err, allow);
     gw_turn_go(d->env.turn, before);
 }

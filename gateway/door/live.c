@@ -116,7 +116,8 @@ bool gw_live_begin_stream(gw_door *d, gw_live *l)
 {
     if (l->has_begun) return true;
     l->has_begun = true;
-    if (gw_http_stream(l->x) < 0 || gw_answer_role(gw_http_stream_buf(l->x), &l->head) < 0) {
+    if (gw_http_stream(l->x, l->head.dialect->stream_type) < 0 ||
+        l->head.dialect->begin(gw_http_stream_buf(l->x), &l->head) < 0) {
         gw_live_give_up(l);
         return false;
     }
@@ -144,7 +145,7 @@ void gw_live_tick(gw_door *d, int64_t now_us)
         if (!l->x || !l->is_stream || now_us - l->wrote_us < SIGN_OF_LIFE_US || !gw_live_begin_stream(d, l))
             continue;
         l->wrote_us = now_us;
-        if (bt_buf_str(gw_http_stream_buf(l->x), ": keep-alive\n\n") < 0) gw_live_give_up(l);
+        if (l->head.dialect->alive(gw_http_stream_buf(l->x), &l->head) < 0) gw_live_give_up(l);
         else gw_http_flush(l->x);
     }
 }

@@ -3,6 +3,7 @@
 #include "base/clock.h"
 #include "base/hash.h"
 #include "gateway/api/json.h"
+#include "gateway/api/models.h"
 #include "gateway/api/openapi.h"
 #include "gateway/door/metrics.h"
 #include "gateway/door/reply.h"
@@ -15,13 +16,11 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char BAD[] = "invalid_request_error";
-
 void gw_pages_health(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
     static const char ok[] = "{\"status\":\"ok\"}";
-    gw_openai_error err;
+    gw_error err;
     if (gw_reply_not_ready(d, &err)) {
         gw_reply_error(d, x, &err, NULL);
         return;
@@ -35,10 +34,9 @@ void gw_pages_health(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     (void)r;
-    gw_openai_error err;
+    gw_error err;
     if (gw_options_metrics(d->env.options) == GW_METRICS_OFF) {
-        (void)gw_openai_fail(&err, 404, BAD, "not_found", NULL,
-                             "This server was started with --metrics off.");
+        (void)gw_error_say(&err, 404, "not_found", NULL, "This server was started with --metrics off.");
         gw_reply_error(d, x, &err, NULL);
         return;
     }
@@ -60,7 +58,7 @@ void gw_pages_models(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     (void)r;
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_answer_models(&b, d->env.names, d->env.names_len, d->started_s) < 0) b.err = BT_ENOMEM;
+    if (gw_models_list(&b, d->env.names, d->env.names_len, d->started_s) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
 }
 
@@ -72,16 +70,16 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     size_t i = 0;
     while (i < d->env.names_len && strcmp(d->env.names[i], id) != 0) i++;
     if (i == d->env.names_len) {
-        gw_openai_error err;
-        (void)gw_openai_fail(&err, 404, BAD, "model_not_found", "model",
-                             "The model '%s' does not exist here; this server has '%s'.",
-                             bt_utf8_show(shown, sizeof shown, id, strlen(id)), d->env.names[0]);
+        gw_error err;
+        (void)gw_error_say(&err, 404, "model_not_found", "model",
+                           "The model '%s' does not exist here; this server has '%s'.",
+                           bt_utf8_show(shown, sizeof shown, id, strlen(id)), d->env.names[0]);
         gw_reply_error(d, x, &err, NULL);
         return;
     }
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_answer_model(&b, id, d->started_s) < 0) b.err = BT_ENOMEM;
+    if (gw_models_one(&b, id, d->started_s) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
 }
 
@@ -195,7 +193,7 @@ void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
                   shown(path, sizeof path, d->env.options->model), "n_ctx", ctx_tokens, "modalities",
                   "vision", 0, "audio", 0, "build_info", "baton " BT_VERSION, "defaults",
                   defaults(d->env.defaults), "max_answer", (json_int_t)max_answer, "completion_tokens",
-                  (json_int_t)GW_OPENAI_DEFAULT_COMPLETION_TOKENS);
+                  (json_int_t)GW_ASK_DEFAULT_COMPLETION_TOKENS);
     json_t *chat = chat_facts(t);
     if (!chat || !j || json_object_update(j, chat) < 0) {
         json_decref(j);

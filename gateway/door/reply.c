@@ -1,9 +1,8 @@
 /* Whole answers: how each is sent, counted and logged. */
 #include "gateway/door/reply.h"
 #include "base/log.h"
+#include "gateway/api/endpoints.h"
 #include "rt/metrics.h"
-
-static const char SERVER[] = "server_error";
 
 void gw_reply_bytes(gw_door *d, gw_http_exchange *x, int status, const gw_http_headers *h, bt_buf *body)
 {
@@ -21,15 +20,17 @@ void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b)
     bt_buf_done(b);
 }
 
-void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err, const char *allow)
+void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_error *err, const char *allow)
 {
+    const gw_dialect *t = gw_endpoints_dialect(gw_http_path(x));
+    const int status = gw_dialect_status(t, err);
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     const gw_http_headers h = {.content_type = "application/json", .allow = allow,
                                .retry_after_s = err->retry_after_s,
                                .www_authenticate = err->status == 401 ? "Bearer" : NULL};
-    if (gw_answer_error(&b, err) < 0) b.err = BT_ENOMEM;
-    gw_reply_bytes(d, x, err->status, &h, &b);
+    if (gw_dialect_error(&b, t, err) < 0) b.err = BT_ENOMEM;
+    gw_reply_bytes(d, x, status, &h, &b);
     bt_buf_done(&b);
     /* A 503 is what probes of /health get for minutes; that nodes are missing is logged once, when it
      * happens. */
@@ -37,7 +38,7 @@ void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_openai_error *err,
                                : err->status >= 500 ? BT_LOG_WARN
                                                     : BT_LOG_INFO;
     if (err->status < 500 && ++d->refusals > GW_REPLY_LOGGED_A_SECOND) d->refusals_unsaid++;
-    else bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
+    else bt_log_request(level, gw_http_id(x), "%d: %s", status, err->message);
 }
 
 void gw_reply_tick(gw_door *d)
@@ -47,15 +48,15 @@ void gw_reply_tick(gw_door *d)
     d->refusals = d->refusals_unsaid = 0;
 }
 
-bool gw_reply_not_ready(const gw_door *d, gw_openai_error *err)
+bool gw_reply_not_ready(const gw_door *d, gw_error *err)
 {
     if (d->is_draining)
-        (void)gw_openai_fail(err, 503, SERVER, "draining", NULL,
-                             "The server is shutting down and takes no new requests.");
+        (void)gw_error_say(err, 503, "draining", NULL,
+                           "The server is shutting down and takes no new requests.");
     else if (!gw_brain_is_ready(d->env.brain))
-        (void)gw_openai_fail(err, 503, SERVER, "no_node", NULL,
-                             "Neither a prefill node and a decode node that fit each other, nor a decode "
-                             "node that computes prompts itself, are ready.");
+        (void)gw_error_say(err, 503, "no_node", NULL,
+                           "Neither a prefill node and a decode node that fit each other, nor a decode "
+                           "node that computes prompts itself, are ready.");
     else return false;
     err->retry_after_s = 1;
     return true;

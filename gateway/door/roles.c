@@ -8,8 +8,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char BAD[] = "invalid_request_error";
-
 static bool knows(const gw_door *d, const char *id)
 {
     return gw_registry_named(gw_brain_registry(d->env.brain), id) != NULL;
@@ -18,21 +16,20 @@ static bool knows(const gw_door *d, const char *id)
 void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     gw_event ev = {.type = GW_EV_ROLE};
-    gw_openai_error err;
+    gw_error err;
     gw_asked *k = NULL;
     char shown[BT_MSG_MAX_ID_BYTES + 1];
     bt_err e;
     const bool is_id = gw_role_http_path(ev.u.role.node_id, r->path);
     if (r->origin && !d->env.auth) /* a page that somebody looks at must not move nodes of this machine */
-        e = gw_openai_fail(&err, 403, BAD, "forbidden", NULL,
-                           "A web page may change a node's role only where the gateway asks for API keys.");
+        e = gw_error_say(&err, 403, "forbidden", NULL,
+                         "A web page may change a node's role only where the gateway asks for API keys.");
     else if ((e = gw_role_http_parse(&ev.u.role.role, &err, r->body, r->body_len)) == BT_OK &&
              !(is_id && knows(d, ev.u.role.node_id)))
-        e = gw_openai_fail(
-            &err, 404, BAD, "node_not_found", NULL,
-            "No node is called '%s'; /v1/status lists those there are.",
+        e = gw_error_say(
+            &err, 404, "node_not_found", NULL, "No node is called '%s'; /v1/status lists those there are.",
             is_id ? bt_utf8_show(shown, sizeof shown, ev.u.role.node_id, strlen(ev.u.role.node_id)) : "that");
-    else if (e == BT_OK && !(k = calloc(1, sizeof *k))) e = gw_openai_no_memory(&err);
+    else if (e == BT_OK && !(k = calloc(1, sizeof *k))) e = gw_error_no_memory(&err);
     if (e != BT_OK || !k) {
         gw_reply_error(d, x, &err, NULL);
         return;
@@ -48,7 +45,7 @@ void gw_roles_post(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 
 void gw_roles_answered(gw_door *d, const gw_action *a)
 {
-    gw_openai_error err;
+    gw_error err;
     bt_buf b;
     gw_asked **at = &d->roles;
     while (*at && (*at)->token != a->u.role_answer.token) at = &(*at)->next;

@@ -1,7 +1,7 @@
 #ifndef GW_DOOR_STATE_H
 #define GW_DOOR_STATE_H
 #include "base/log.h"
-#include "gateway/api/answer.h"
+#include "gateway/api/dialect.h"
 #include "gateway/door/door.h"
 #include "gateway/api/logprobs.h"
 #include "trace/row.h"
@@ -22,8 +22,8 @@ typedef struct gw_live {
     gw_http_exchange *x;       /* NULL: the client has gone */
     struct gw_written *unsent; /* answers.h; NULL: the end of its answer is not being written */
     struct gw_body *unread;    /* bodies.h; NULL: it was read */
-    gw_answer_head head;
-    gw_openai_bound bound; /* of its tokens */
+    gw_answer head;
+    gw_bound bound; /* of its tokens */
     gw_text_answer text;
     gw_logprobs logprobs;
     bt_buf ids; /* int32_t each, as given to the client */
@@ -37,7 +37,7 @@ typedef struct gw_live {
     uint64_t key_tokens; /* what it took from the key's tokens */
     uint64_t share;      /* of the brain's line; 0: the common one */
     bool is_counted;     /* among those in flight of the key */
-    bool is_stream, is_baton, has_begun;
+    bool is_chat, is_stream, is_baton, has_begun;
     /* broken: out of memory in the middle of the answer */
     bool wants_finish, wants_cancel, is_wanting, is_late, is_broken;
 } gw_live;

@@ -186,6 +186,7 @@ void gw_exchange_free(gw_http_exchange *x)
 
 const char *gw_http_id(const gw_http_exchange *x) { return x->id; }
 void gw_http_set_user(gw_http_exchange *x, void *user) { x->user = user; }
+const char *gw_http_path(const gw_http_exchange *x) { return x->path; }
 void *gw_http_user(const gw_http_exchange *x) { return x->user; }
 
 /* ---- answers ------------------------------------------------------------------------------------ */
@@ -291,12 +292,12 @@ static ssize_t read_stream(void *cls, uint64_t pos, char *buf, size_t max)
     return 0;
 }
 
-bt_err gw_http_stream(gw_http_exchange *x)
+bt_err gw_http_stream(gw_http_exchange *x, const char *content_type)
 {
     struct MHD_Response *r =
         MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, READ_BLOCK_BYTES, read_stream, x, NULL);
-    if (r && (!add_header(r, "Content-Type", "text/event-stream; charset=utf-8") ||
-              !add_header(r, "Cache-Control", "no-cache") || !add_header(r, "X-Accel-Buffering", "no")))
+    if (r && (!add_header(r, "Content-Type", content_type) || !add_header(r, "Cache-Control", "no-cache") ||
+              !add_header(r, "X-Accel-Buffering", "no")))
         r = drop_response(r);
     return set_response(x, r, MHD_HTTP_OK, false, 0);
 }

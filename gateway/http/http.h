@@ -79,6 +79,7 @@ size_t gw_http_bodies_max_bytes(const gw_http *h); /* of the config */
 
 /* The X-Request-Id of the client where it is printable and short enough, else a new one; goes out with every answer. */
 const char *gw_http_id(const gw_http_exchange *x);
+const char *gw_http_path(const gw_http_exchange *x); /* as in its request */
 void gw_http_set_user(gw_http_exchange *x, void *user);
 void *gw_http_user(const gw_http_exchange *x);
 
@@ -96,9 +97,9 @@ typedef struct gw_http_headers {
 } gw_http_headers;
 bt_err gw_http_answer(gw_http_exchange *x, int status, const gw_http_headers *headers, bt_buf *body);
 
-/* 200 and text/event-stream; then add events to gw_http_stream_buf and call gw_http_flush. Bytes that the client has
+/* 200 with this Content-Type; then add events to gw_http_stream_buf and call gw_http_flush. Bytes that the client has
  * not taken yet wait there. gw_http_end: no more events come. */
-bt_err gw_http_stream(gw_http_exchange *x);
+bt_err gw_http_stream(gw_http_exchange *x, const char *content_type);
 bt_buf *gw_http_stream_buf(gw_http_exchange *x);
 void gw_http_flush(gw_http_exchange *x);
 void gw_http_end(gw_http_exchange *x);

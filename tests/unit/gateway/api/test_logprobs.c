@@ -21,7 +21,7 @@ static void begin(answer *ret, bool is_chat, uint32_t top, const char *stop)
 {
     static small_vocab v;
     bt_fault f = {""};
-    gw_openai_request r = {.is_chat = is_chat, .prompt = "x", .prompt_len = 1};
+    gw_ask r = {.is_chat = is_chat, .prompt = "x", .prompt_len = 1};
     memset(ret, 0, sizeof *ret);
     small_bpe(&v, "gpt-2");
     if (bt_tokenizer_new(&ret->text.tok, &v.src, &f) < 0) fail_msg("%s", f.text);
@@ -31,7 +31,8 @@ static void begin(answer *ret, bool is_chat, uint32_t top, const char *stop)
         r.stops = 1;
     }
     assert_int_equal(gw_text_begin(&ret->a, &ret->text, &r, NULL, 0, 64, &f), BT_OK);
-    gw_logprobs_begin(&ret->p, ret->text.tok, is_chat, top, is_chat ? 0 : 10, 64);
+    gw_logprobs_begin(&ret->p, ret->text.tok, is_chat ? GW_LOGPROBS_CHAT : GW_LOGPROBS_TEXT, top,
+                      is_chat ? 0 : 10, 64);
 }
 
 static void end(answer *x)

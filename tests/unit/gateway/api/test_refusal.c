@@ -11,7 +11,7 @@
 static void every_refusal_has_a_status_a_code_and_words(void **state)
 {
     (void)state;
-    gw_openai_error err;
+    gw_error err;
     assert_false(gw_refusal_tell(&err, GW_HTTP_FINE, 1));
     for (gw_http_refusal r = GW_HTTP_FINE + 1; r < GW_HTTP_REFUSALS; r++) {
         memset(&err, 0, sizeof err);

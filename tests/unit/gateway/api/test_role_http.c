@@ -13,7 +13,7 @@ static void reads_the_role(void **s)
 {
     (void)s;
     static const char decode[] = "{\"role\":\"decode\"}", prefill[] = "{\"role\": \"prefill\"}";
-    gw_openai_error err;
+    gw_error err;
     bt_role role;
     assert_int_equal(gw_role_http_parse(&role, &err, decode, sizeof decode - 1), BT_OK);
     assert_int_equal(role, BT_ROLE_DECODE);
@@ -25,7 +25,7 @@ static void a_body_too_long_for_a_turn_of_the_loop_is_refused_unread(void **s)
 {
     (void)s;
     char body[GW_ROLE_HTTP_MAX_BYTES + 2];
-    gw_openai_error err;
+    gw_error err;
     bt_role role;
     (void)snprintf(body, sizeof body, "{\"role\":\"decode\"}%*s", GW_ROLE_HTTP_MAX_BYTES + 1 - 17, "");
     assert_int_equal(strlen(body), GW_ROLE_HTTP_MAX_BYTES + 1);

@@ -1,6 +1,7 @@
 /* The fields that say what an answer's text may be: each becomes the program that its compiler makes, once;
  * what cannot be is a 400 that names the field. */
 #include "gateway/api/structure.h"
+#include "gateway/api/dialect.h"
 #include "base/rng.h"
 #include "tests/unit/grammar/kit.h"
 
@@ -9,16 +10,15 @@
 
 static const bt_defaults defaults = {.value = {[BT_DEFAULT_TOP_P] = 1}};
 static const char *const names[] = {"m"};
-static const gw_openai_limits limits = {names, 1, 100, 4, &defaults};
+static const gw_ask_limits limits = {names, 1, 100, 4, &defaults};
 
 /* {"prompt": "a", FIELDS}; compiled with s. */
-static bt_err read(gw_openai_request *r, gw_openai_error *err, gw_structures *s, const char *fields,
-                   bool is_quick)
+static bt_err read(gw_ask *r, gw_error *err, gw_structures *s, const char *fields, bool is_quick)
 {
     char body[4096];
     const int n = snprintf(body, sizeof body, "{\"prompt\":\"a\",%s}", fields);
     memset(r, 0, sizeof *r);
-    bt_err e = gw_openai_parse(r, err, false, body, (size_t)n, &limits);
+    bt_err e = gw_dialect_read(r, err, &gw_dialect_text, body, (size_t)n, &limits);
     if (e == BT_OK) e = gw_structures_compile(s, r, is_quick, err);
     return e;
 }
@@ -26,15 +26,15 @@ static bt_err read(gw_openai_request *r, gw_openai_error *err, gw_structures *s,
 /* 'y', 'p' or 'n' as grammar_says, of the program that the fields make. */
 static char says(gw_structures *s, const char *fields, const char *text)
 {
-    gw_openai_request r;
-    gw_openai_error err = {0};
+    gw_ask r;
+    gw_error err = {0};
     bt_program *p = NULL;
     if (read(&r, &err, s, fields, false) < 0) fail_msg("%s: %s", fields, err.message);
     assert_ptr_equal(r.sampling.program, r.program);
     assert_int_equal(bt_program_new(&p, r.sampling.program, r.sampling.program_len, NULL), BT_OK);
     const char ret = grammar_says(p, text);
     bt_program_free(p);
-    gw_openai_request_done(&r);
+    gw_ask_done(&r);
     return ret;
 }
 
@@ -77,11 +77,11 @@ static void fields_that_ask_for_nothing_make_none(void **state)
                                        "\"structured_outputs\":{\"json_object\":false}"};
     gw_structures *s = gw_structures_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        gw_openai_request r;
-        gw_openai_error err = {0};
+        gw_ask r;
+        gw_error err = {0};
         assert_int_equal(read(&r, &err, s, rows[i], true), BT_OK);
         assert_int_equal(r.sampling.program_len, 0);
-        gw_openai_request_done(&r);
+        gw_ask_done(&r);
     }
     gw_structures_free(s);
 }
@@ -111,13 +111,13 @@ static void an_error_names_the_field_and_the_cause(void **state)
     };
     gw_structures *s = gw_structures_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        gw_openai_request r;
-        gw_openai_error err = {0};
+        gw_ask r;
+        gw_error err = {0};
         assert_int_equal(read(&r, &err, s, rows[i][0], false), BT_EARG);
         assert_int_equal(err.status, 400);
         assert_string_equal(err.param, rows[i][1]);
         if (!strstr(err.message, rows[i][2])) fail_msg("%s: %s", rows[i][0], err.message);
-        gw_openai_request_done(&r);
+        gw_ask_done(&r);
     }
     gw_structures_free(s);
 }
@@ -135,12 +135,12 @@ static void a_program_is_the_same_kept_or_not(void **state)
     for (uint64_t i = 0; i < LOOKS; i++) {
         const uint64_t which = bt_rng_u64(5, i) % (i % 4 ? GW_STRUCTURES_KEPT / 2 : SCHEMAS);
         char fields[64];
-        gw_openai_request r;
-        gw_openai_error err = {0};
+        gw_ask r;
+        gw_error err = {0};
         (void)snprintf(fields, sizeof fields, "\"json_schema\":{\"minLength\":%d}", (int)which);
         const bt_err quick = read(&r, &err, s, fields, true);
         if (quick == BT_EAGAIN) {
-            gw_openai_request_done(&r);
+            gw_ask_done(&r);
             assert_int_equal(read(&r, &err, s, fields, false), BT_OK);
             compiled++;
         } else {
@@ -151,7 +151,7 @@ static void a_program_is_the_same_kept_or_not(void **state)
         if (!is_known[which]) memcpy(first[which], r.program, sizeof first[which]);
         is_known[which] = true;
         assert_memory_equal(first[which], r.program, sizeof first[which]);
-        gw_openai_request_done(&r);
+        gw_ask_done(&r);
     }
     assert_true(kept > LOOKS / 2 && compiled > GW_STRUCTURES_KEPT);
     gw_structures_free(s);

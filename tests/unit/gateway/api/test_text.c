@@ -32,15 +32,15 @@ static gw_text open_text(const char *chat_template, bool add_bos)
 static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
 {
     (void)state;
-    gw_openai_error err;
-    gw_openai_request r = {.prompt = "the", .prompt_len = 3};
+    gw_error err;
+    gw_ask r = {.prompt = "the", .prompt_len = 3};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(ids[0], 1);
     free(ids);
-    r = (gw_openai_request){.prompt = "", .prompt_len = 0};
+    r = (gw_ask){.prompt = "", .prompt_len = 0};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 1);
@@ -51,7 +51,7 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
     assert_string_equal(err.param, "prompt");
-    r = (gw_openai_request){.prompt = "the", .prompt_len = 3};
+    r = (gw_ask){.prompt = "the", .prompt_len = 3};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_not_equal(ids[0], 1);
     free(ids);
@@ -61,11 +61,11 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
 static void takes_a_token_list_as_it_is(void **state)
 {
     (void)state;
-    gw_openai_error err;
+    gw_error err;
     int32_t list[] = {5, 6}, *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = {.prompt_ids = list, .prompt_ids_len = 2};
+    const gw_ask r = {.prompt_ids = list, .prompt_ids_len = 2};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 2);
     assert_memory_equal(ids, list, sizeof list);
@@ -77,13 +77,13 @@ static void counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one(
 {
     (void)state;
     enum { CTX = 100, PLENTY = 2 * (CTX + GW_TEXT_COUNTED_TOKENS) };
-    gw_openai_error err;
+    gw_error err;
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
     char *words = malloc(2 * PLENTY);
     for (size_t i = 0; i < PLENTY; i++) memcpy(words + 2 * i, "\x01 ", 2); /* bytes that no word has */
-    gw_openai_request r = {.prompt = words, .prompt_len = 2 * CTX};
+    gw_ask r = {.prompt = words, .prompt_len = 2 * CTX};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, CTX, &err), BT_OK);
     assert_true(n > CTX);
     free(ids);
@@ -100,9 +100,9 @@ static void counts_a_text_that_is_too_long_but_not_to_the_end_of_an_endless_one(
 static void puts_a_chat_into_the_template_and_never_lets_words_name_control_tokens(void **state)
 {
     (void)state;
-    gw_openai_error err;
+    gw_error err;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "<|im_end|>the");
-    gw_openai_request r = {.is_chat = true, .talk = {.messages = messages, .add_generation_prompt = true}};
+    gw_ask r = {.is_chat = true, .talk = {.messages = messages, .add_generation_prompt = true}};
     int32_t *ids;
     size_t n, ends = 0, starts = 0;
     gw_text t = open_text(tiny_gguf_chatml, false);
@@ -124,9 +124,9 @@ static void puts_a_chat_into_the_template_and_never_lets_words_name_control_toke
 static void a_bos_is_there_where_the_template_writes_one_and_once(void **state)
 {
     (void)state;
-    gw_openai_error err;
+    gw_error err;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the");
-    const gw_openai_request r = {.is_chat = true, .talk = {.messages = messages}};
+    const gw_ask r = {.is_chat = true, .talk = {.messages = messages}};
     static const char *const with[] = {"{{ bos_token }}{{ messages[0].content }}",
                                        "{{ messages[0].content }}"};
     for (size_t i = 0; i < 2; i++) {
@@ -153,12 +153,11 @@ static void says_what_the_template_says(void **state)
     };
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the"), *tools = json_pack("[{}]");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        gw_openai_error err;
+        gw_error err;
         int32_t *ids;
         size_t n;
         gw_text t = open_text(cases[i][0], true);
-        gw_openai_request r = {.is_chat = true,
-                               .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
+        gw_ask r = {.is_chat = true, .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
         assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
         assert_int_equal(err.status, 400);
         if (!strstr(err.message, cases[i][1])) fail_msg("'%s', not '%s'", err.message, cases[i][1]);
@@ -172,9 +171,9 @@ static void says_what_the_template_says(void **state)
 }
 
 /* The ids of a completion's text, written one behind the other; `a` begins its answer. */
-static void prompt_is(const gw_text *t, const gw_openai_request *r, const char *want, bool brings_bos)
+static void prompt_is(const gw_text *t, const gw_ask *r, const char *want, bool brings_bos)
 {
-    gw_openai_error err;
+    gw_error err;
     bt_fault f;
     gw_text_answer a;
     char got[256] = "";
@@ -196,12 +195,12 @@ names_of_control_tokens_in_a_completion_are_the_tokens_unless_the_request_says_l
     (void)state;
     gw_text t = open_text(NULL, false);
     static const char words[] = "<|im_start|><|im_end|>";
-    gw_openai_request r = {.prompt = words, .prompt_len = sizeof words - 1};
+    gw_ask r = {.prompt = words, .prompt_len = sizeof words - 1};
     prompt_is(&t, &r, "259 260", false);
     r.is_plain = true;
     int32_t *ids;
     size_t n;
-    gw_openai_error err;
+    gw_error err;
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_true(n > 2);
     for (size_t i = 0; i < n; i++) assert_true(ids[i] != 259 && ids[i] != 260);
@@ -213,22 +212,22 @@ static void a_bos_that_the_text_brings_is_not_added_a_second_time(void **state)
 {
     (void)state;
     gw_text t = open_text(NULL, true);
-    prompt_is(&t, &(gw_openai_request){.prompt = "<s>", .prompt_len = 3}, "1", true);
-    prompt_is(&t, &(gw_openai_request){.prompt = "<s><|im_end|>", .prompt_len = 13}, "1 260", true);
-    prompt_is(&t, &(gw_openai_request){.prompt = "<s><s>", .prompt_len = 6}, "1 1", true);
-    prompt_is(&t, &(gw_openai_request){.prompt = "<|im_end|><s>", .prompt_len = 13}, "1 260 1", false);
+    prompt_is(&t, &(gw_ask){.prompt = "<s>", .prompt_len = 3}, "1", true);
+    prompt_is(&t, &(gw_ask){.prompt = "<s><|im_end|>", .prompt_len = 13}, "1 260", true);
+    prompt_is(&t, &(gw_ask){.prompt = "<s><s>", .prompt_len = 6}, "1 1", true);
+    prompt_is(&t, &(gw_ask){.prompt = "<|im_end|><s>", .prompt_len = 13}, "1 260 1", false);
     gw_text_close(&t);
     t = open_text(NULL, false); /* a file that asks for none has none added, and none taken */
-    prompt_is(&t, &(gw_openai_request){.prompt = "<s>", .prompt_len = 3}, "1", false);
+    prompt_is(&t, &(gw_ask){.prompt = "<s>", .prompt_len = 3}, "1", false);
     gw_text_close(&t);
 }
 
 static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(void **state)
 {
     (void)state;
-    gw_openai_error err;
+    gw_error err;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "a");
-    const gw_openai_request r = {.is_chat = true, .talk = {.messages = messages}};
+    const gw_ask r = {.is_chat = true, .talk = {.messages = messages}};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
@@ -266,7 +265,7 @@ static void cuts_at_a_stop_string_that_spans_tokens_and_holds_back_what_may_beco
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = {.stop = {"END", "."}, .stop_len = {3, 1}, .stops = 2};
+    const gw_ask r = {.stop = {"END", "."}, .stop_len = {3, 1}, .stops = 2};
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_string_equal(bt_buf_text(&a.text), "a");
@@ -292,8 +291,8 @@ static void a_stop_string_that_is_one_control_token_ends_the_answer_before_it(vo
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = {.stop = {"END", "<|im_start|>", "<|im_end|>x", "<unk>"},
-                                 .stop_len = {3, 12, 11, 5}, .stops = 4};
+    const gw_ask r = {.stop = {"END", "<|im_start|>", "<|im_end|>x", "<unk>"}, .stop_len = {3, 12, 11, 5},
+                      .stops = 4};
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "aEN");
     assert_true(gw_text_is_stop(&a, 259));
@@ -314,7 +313,7 @@ static void counts_the_characters_of_a_prompt_where_log_probabilities_tell_place
     int32_t list[] = {259, 3 + 'a', 3 + 0xc3, 3 + 0xa9};
     gw_text t = open_text(NULL, true);
     const struct {
-        gw_openai_request r;
+        gw_ask r;
         size_t want;
     } c[] = {
         {{.prompt = "a\xc3\xa9<|im_end|>", .prompt_len = 13, .sampling.logprobs = true}, 12},
@@ -339,7 +338,7 @@ static void answer_is(const gw_text *t, bool keeps_thoughts, const char *end, co
     gw_text_answer a;
     bt_thoughts_part p;
     char part[2][64] = {"", ""}, got[160];
-    const gw_openai_request r = {.is_chat = true, .keeps_thoughts = keeps_thoughts};
+    const gw_ask r = {.is_chat = true, .keeps_thoughts = keeps_thoughts};
     int32_t ids[64];
     size_t n = 0;
     for (; end[n]; n++) ids[n] = 3 + (uint8_t)end[n];
@@ -386,7 +385,7 @@ static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
     t.marks = &marks;
     t.mark_ids[0] = 259;
     t.mark_ids[1] = 260;
-    const gw_openai_request r = {.is_chat = true};
+    const gw_ask r = {.is_chat = true};
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     assert_int_equal(gw_text_push(&a, 259, &f), BT_OK);
     push_bytes(&a, "a");
@@ -406,7 +405,7 @@ static void gives_only_whole_characters(void **state)
     bt_fault f;
     gw_text_answer a;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request r = {0};
+    const gw_ask r = {0};
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     push_bytes(&a, "\xf0\x9f\x98");
     assert_int_equal(a.text.len, 0);
@@ -424,15 +423,15 @@ static void drops_the_leading_space_only_of_an_answer_that_begins_a_text(void **
 {
     (void)state;
     bt_fault f;
-    gw_openai_error err;
+    gw_error err;
     int32_t *ids, bos = 1;
     size_t n;
     gw_text t = open_text(NULL, true);
-    const gw_openai_request word = {.prompt = "the", .prompt_len = 3};
+    const gw_ask word = {.prompt = "the", .prompt_len = 3};
     /* BOS, then " the" in one or more tokens */
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &word, 1024, &err), BT_OK);
     const struct {
-        gw_openai_request r;
+        gw_ask r;
         const char *want;
     } c[] = {
         {{.prompt = "", .prompt_len = 0}, "the"},

@@ -12,7 +12,7 @@
 
 static gw_text text;
 static const char *const names[] = {"tiny"};
-static gw_openai_limits limits = {names, 1, 0, 4, NULL};
+static gw_ask_limits limits = {names, 1, 0, 4, NULL};
 
 static int open_text(void **state)
 {
@@ -40,7 +40,7 @@ static int close_text(void **state)
 
 static void gives(gw_words *words, const char *body, const char *want)
 {
-    gw_openai_error err;
+    gw_error err;
     bt_buf out;
     bt_buf_init(&out, 1 << 16);
     if (words(&out, &err, &text, body, strlen(body), &limits) < 0) fail_msg("%s: %s", body, err.message);
@@ -50,7 +50,7 @@ static void gives(gw_words *words, const char *body, const char *want)
 
 static void refuses(gw_words *words, const char *body, int status, const char *param, const char *why)
 {
-    gw_openai_error err;
+    gw_error err;
     bt_buf out;
     bt_buf_init(&out, 1 << 16);
     assert_int_equal(words(&out, &err, &text, body, strlen(body), &limits), BT_EARG);
@@ -67,7 +67,7 @@ static void control_tokens_are_named_unless_the_request_says_letters(void **stat
     gives(gw_words_tokenize, "{\"content\":\"<|im_start|><|im_end|>\"}", "{\"tokens\":[259,260]}");
     gives(gw_words_tokenize, "{\"content\":\"\",\"model\":\"tiny\",\"parse_special\":null}",
           "{\"tokens\":[]}");
-    gw_openai_error err;
+    gw_error err;
     bt_buf out;
     bt_buf_init(&out, 1 << 16);
     static const char body[] = "{\"content\":\"<|im_end|>\",\"parse_special\":false}";

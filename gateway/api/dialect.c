@@ -1,0 +1,62 @@
+/* See dialect.h. */
+#include "gateway/api/dialect.h"
+
+#include <string.h>
+
+static void start_from(bt_sampling *s, const bt_defaults *d)
+{
+    s->temperature = (float)d->value[BT_DEFAULT_TEMPERATURE];
+    s->top_p = (float)d->value[BT_DEFAULT_TOP_P];
+    s->top_k = (uint32_t)d->value[BT_DEFAULT_TOP_K];
+    s->min_p = (float)d->value[BT_DEFAULT_MIN_P];
+    s->repetition_penalty = (float)d->value[BT_DEFAULT_REPETITION_PENALTY];
+}
+
+bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const char *body, size_t len,
+                       const gw_ask_limits *limits)
+{
+    gw_reader p = {.err = err, .limits = limits, .own = d->own};
+    p.r.is_chat = d->is_chat;
+    p.r.is_stream = d->is_stream;
+    p.r.default_tokens = d->default_tokens;
+    p.r.talk.add_generation_prompt = true;
+    start_from(&p.r.sampling, limits->defaults);
+    bt_err e = gw_read_object(&p.r.root, &p, body, len);
+    if (e < 0) return e;
+    e = gw_fields_read(&p, p.r.root, d->where);
+    if (e == BT_OK && d->made) e = d->made(&p, p.r.root);
+    if (e < 0) {
+        gw_ask_done(&p.r);
+        return e;
+    }
+    *ret = p.r;
+    return BT_OK;
+}
+
+gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r)
+{
+    return (gw_answer){.dialect = d, .has_usage_chunk = r->has_usage_chunk, .is_baton = r->is_baton};
+}
+
+static const gw_error_kind *kind_of(const gw_dialect *d, const gw_error *err)
+{
+    const gw_error_kind *k = d->kinds;
+    while (err->status < k->from || err->status > k->to) k++;
+    return k;
+}
+
+int gw_dialect_status(const gw_dialect *d, const gw_error *err)
+{
+    const gw_error_kind *k = kind_of(d, err);
+    return k->status ? k->status : err->status;
+}
+
+bt_err gw_dialect_error(bt_buf *out, const gw_dialect *d, const gw_error *err)
+{
+    return gw_answer_add(out, d->error(err, kind_of(d, err)->type), "", "");
+}
+
+bt_err gw_dialect_error_event(bt_buf *out, const gw_dialect *d, const gw_error *err)
+{
+    return gw_answer_add(out, d->error(err, kind_of(d, err)->type), d->error_event, d->error_end);
+}

@@ -1,0 +1,35 @@
+/* See endpoints.h. */
+#include "gateway/api/endpoints.h"
+
+#include <string.h>
+
+const gw_endpoint gw_endpoints[] = {
+#define X(path, method, right, dialect, serve, summary, request, answer) \
+    {path, GW_##method, GW_RIGHT_##right, &gw_dialect_##dialect, summary, request, answer},
+#include "gateway/api/endpoints_table.h"
+#undef X
+};
+const size_t gw_endpoints_len = sizeof gw_endpoints / sizeof *gw_endpoints;
+
+/* {id} of the pattern takes at least one character. */
+static bool matches(const char *pattern, const char *path)
+{
+    const char *id = strchr(pattern, '{');
+    if (!id) return strcmp(pattern, path) == 0;
+    const size_t before = (size_t)(id - pattern), after = strlen(id + 4), len = strlen(path);
+    return len > before + after && memcmp(pattern, path, before) == 0 &&
+           strcmp(id + 4, path + len - after) == 0;
+}
+
+size_t gw_endpoints_find(const char *path)
+{
+    size_t i = 0;
+    while (i < gw_endpoints_len && !matches(gw_endpoints[i].path, path)) i++;
+    return i;
+}
+
+const gw_dialect *gw_endpoints_dialect(const char *path)
+{
+    const size_t i = gw_endpoints_find(path);
+    return i < gw_endpoints_len ? gw_endpoints[i].dialect : &gw_dialect_chat;
+}

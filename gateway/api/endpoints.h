@@ -1,0 +1,29 @@
+#ifndef GW_ENDPOINTS_H
+#define GW_ENDPOINTS_H
+#include "gateway/api/dialect.h"
+
+/* The endpoints of endpoints_table.h, without what serves them. */
+typedef enum gw_right {
+    GW_RIGHT_OPEN,   /* all */
+    GW_RIGHT_CLIENT, /* keys with the role client or admin */
+    GW_RIGHT_ADMIN,  /* keys with the role admin */
+    GW_RIGHT_METRICS /* as --metrics says: all, or keys with the role metrics or admin */
+} gw_right;
+typedef enum gw_method { GW_GET, GW_POST } gw_method;
+
+typedef struct gw_endpoint {
+    const char *path;
+    gw_method method;
+    gw_right right;
+    const gw_dialect *dialect;
+    const char *summary, *request, *answer;
+} gw_endpoint;
+
+extern const gw_endpoint gw_endpoints[];
+extern const size_t gw_endpoints_len;
+
+/* The place of the first row whose path fits; gw_endpoints_len: none does. */
+size_t gw_endpoints_find(const char *path);
+/* The dialect of a path; OpenAI's where there is nothing. */
+const gw_dialect *gw_endpoints_dialect(const char *path);
+#endif
