@@ -4,6 +4,7 @@
 #include "kernels/int_kernels.h"
 #include "model/gguf.h"
 #include "npu/quant/awq.h"
+#include "npu/quant/gptq.h"
 #include "npu/compile/compile_private.h"
 #include "npu/compile/compile.h"
 
@@ -57,10 +58,12 @@ static uint64_t whole_bytes(const bt_compile_job *j, bt_weight w, uint64_t n, ui
     return is_whole ? n * k * 4 * bt_compile_matrices_of(j, w) + threads * COLUMNS * n * 4 : 0;
 }
 
-/* Bytes of rounding and packing, one matrix at a time: its panels, and 16 of its rows for each thread. */
+/* Bytes of rounding and packing, one matrix at a time: its panels, and the rows that each thread rounds
+ * together. */
 static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, const bt_pkg_tensor *tensor,
                               size_t threads)
 {
+    const uint64_t rows = bt_recipe_gptq_sites(&j->o->recipe) ? BT_GPTQ_MANY : PANEL;
     uint64_t most = 0;
     uint32_t layer = 0;
     *ret_whole = 0;
@@ -75,7 +78,7 @@ static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, cons
         *ret_whole = larger(*ret_whole, whole);
         const uint64_t palettes = t->palette_run ? (bt_int_panels(n) * (k / t->palette_run)) << t->bits : 0,
                        indices = t->palette_run ? threads * k * PANEL : 0;
-        most = larger(most, whole + panels + palettes + indices + threads * k * (2 * PANEL * 4 + PANEL) +
+        most = larger(most, whole + panels + palettes + indices + threads * k * rows * (2 * 4 + 1) +
                                 n * 64 * matrices);
     }
     return most;

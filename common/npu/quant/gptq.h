@@ -13,7 +13,7 @@
  *   scales are chosen before, from the weights as they are (gptq.py's static groups)
  *
  * Plain C in one order: the same bits on every machine, with any pool. */
-enum { BT_GPTQ_BLOCK = 128 };
+enum { BT_GPTQ_BLOCK = 128, BT_GPTQ_MANY = 128 };
 
 /* h[k, k]: on entry H, of which the lower triangle is read (bt_gptq_add). On return what bt_gptq_round reads of the
  * upper triangle U, inverse(H) = U^T U: row i holds U[i][j] / U[i][i] for j > i. Its diagonal is 1, or 0 for a dead
@@ -30,8 +30,9 @@ typedef struct bt_gptq_grid {
     size_t group;                /* inputs in a group; k: a row is one group */
     float least, most;
 } bt_gptq_grid;
-/* Rounds w[rows, k], which is overwritten, to q[rows, k]; rows <= 16. u: h as bt_gptq_prepare returns it. order: NULL,
- * or that of bt_gptq_prepare: the inputs of w then stand in this order, the inputs of q in their own. Any thread. */
+/* Rounds w[rows, k], which is overwritten, to q[rows, k]; rows <= BT_GPTQ_MANY. Each call reads u once. u: h as
+ * bt_gptq_prepare returns it. order: NULL, or that of bt_gptq_prepare: the inputs of w then stand in this order, the
+ * inputs of q in their own. Any thread. */
 void bt_gptq_round(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
                    const float *u);
 #endif

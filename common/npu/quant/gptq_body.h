@@ -6,8 +6,8 @@
 
 enum {
     LANES = 16,
-    ROWS = 16,
     TOKENS = 4,
+    SQUARE = 64,  /* rows, columns and tokens of x^T x that are added together */
     WIDE = 4,     /* doubles of a vector */
     TILE = LANES, /* columns of the factor that are made together */
     DEPTH = 256,  /* elements of a row that stay in the cache while the tile reads them */
@@ -20,22 +20,74 @@ enum {
 typedef double vec_d __attribute__((vector_size(WIDE * sizeof(double)), aligned(8), may_alias));
 typedef float vec_f __attribute__((vector_size(2 * WIDE * sizeof(float)), aligned(4), may_alias));
 
+/* h[n0 .. n1 - 1] of row i takes the products of t tokens: four at a time, then each of the others. */
+static void add_row(const bt_gptq_add_job *j, size_t i, size_t n0, size_t n1)
+{
+    float *h = j->h + i * j->k;
+    size_t t = 0;
+    for (; t + TOKENS <= j->t; t += TOKENS) {
+        const float *x = j->x + t * j->k, *x1 = x + j->k, *x2 = x1 + j->k, *x3 = x2 + j->k;
+        const float a = x[i], b = x1[i], c = x2[i], d = x3[i];
+        for (size_t n = n0; n < n1; n++) h[n] += (a * x[n] + b * x1[n]) + (c * x2[n] + d * x3[n]);
+    }
+    for (; t < j->t; t++) {
+        const float *x = j->x + t * j->k;
+        for (size_t n = n0; n < n1; n++) h[n] += x[i] * x[n];
+    }
+}
+
+/* add_row of four rows and 2 vectors of columns; xi and xn hold `tokens` of them, a multiple of TOKENS. */
+static void add_four(float *h, size_t k, float xi[][SQUARE], float xn[][SQUARE], size_t tokens)
+{
+    vec_f s[4][2];
+    for (size_t r = 0; r < 4; r++)
+        for (size_t v = 0; v < 2; v++) s[r][v] = ((const vec_f *)(h + r * k))[v];
+    for (size_t t = 0; t < tokens; t += TOKENS)
+        for (size_t v = 0; v < 2; v++) {
+            const vec_f a = ((const vec_f *)xn[t])[v], b = ((const vec_f *)xn[t + 1])[v];
+            const vec_f c = ((const vec_f *)xn[t + 2])[v], d = ((const vec_f *)xn[t + 3])[v];
+            for (size_t r = 0; r < 4; r++)
+                s[r][v] += (xi[t][r] * a + xi[t + 1][r] * b) + (xi[t + 2][r] * c + xi[t + 3][r] * d);
+        }
+    for (size_t r = 0; r < 4; r++)
+        for (size_t v = 0; v < 2; v++) ((vec_f *)(h + r * k))[v] = s[r][v];
+}
+
+static void take_columns(float to[][SQUARE], const float *x, size_t k, size_t tokens)
+{
+    for (size_t t = 0; t < tokens; t++) memcpy(to[t], x + t * k, sizeof to[t]);
+}
+
+/* The rows i0 .. i0 + SQUARE - 1 of h and the columns before them, in squares that take SQUARE tokens at a time: a
+ * square of h is then read and written once for so many. */
+static void add_band(const bt_gptq_add_job *j, size_t i0)
+{
+    enum { SPAN = 2 * sizeof(vec_f) / sizeof(float) };
+    const size_t k = j->k, whole = j->t - j->t % TOKENS;
+    float xi[SQUARE][SQUARE], xn[SQUARE][SQUARE];
+    for (size_t t = 0; t < whole; t += SQUARE) {
+        const size_t tokens = whole - t < SQUARE ? whole - t : SQUARE;
+        take_columns(xi, j->x + t * k + i0, k, tokens);
+        for (size_t n0 = 0; n0 < i0; n0 += SQUARE) {
+            take_columns(xn, j->x + t * k + n0, k, tokens);
+            for (size_t i = 0; i < SQUARE; i += 4)
+                for (size_t n = 0; n < SQUARE; n += SPAN)
+                    add_four(j->h + (i0 + i) * k + n0 + n, k, (float(*)[SQUARE])(xi[0] + i),
+                             (float(*)[SQUARE])(xn[0] + n), tokens);
+        }
+    }
+    for (size_t t = whole; t < j->t; t++)
+        for (size_t i = i0; i < i0 + SQUARE; i++)
+            for (size_t n = 0; n < i0; n++) j->h[i * k + n] += j->x[t * k + i] * j->x[t * k + n];
+    for (size_t i = i0; i < i0 + SQUARE; i++) add_row(j, i, i0, i + 1);
+}
+
 static void add_part(void *ud, size_t part, size_t parts)
 {
     const bt_gptq_add_job *j = ud;
-    for (size_t i = part; i < j->k; i += parts) { /* row i has i + 1 columns: in turn, so that parts are equal */
-        float *h = j->h + i * j->k;
-        size_t t = 0;
-        for (; t + TOKENS <= j->t; t += TOKENS) {
-            const float *x = j->x + t * j->k, *x1 = x + j->k, *x2 = x1 + j->k, *x3 = x2 + j->k;
-            const float a = x[i], b = x1[i], c = x2[i], d = x3[i];
-            for (size_t n = 0; n <= i; n++) h[n] += (a * x[n] + b * x1[n]) + (c * x2[n] + d * x3[n]);
-        }
-        for (; t < j->t; t++) {
-            const float *x = j->x + t * j->k;
-            for (size_t n = 0; n <= i; n++) h[n] += x[i] * x[n];
-        }
-    }
+    const size_t bands = j->k / SQUARE; /* in turn, the longest first, so that parts are equal */
+    for (size_t b = part; b < bands; b += parts) add_band(j, (bands - 1 - b) * SQUARE);
+    for (size_t i = bands * SQUARE + part; i < j->k; i += parts) add_row(j, i, 0, i + 1);
 }
 
 /* lane[r][0][0 .. LANES - 1] += a[r][i] * b[i] for three rows a (k apart), where lane i % LANES takes element i. */
@@ -208,7 +260,7 @@ static void spread(float *w, float error[][BT_GPTQ_BLOCK], const float *u, size_
 static void round_rows(int8_t *q, float *w, const bt_gptq_grid *grid, size_t rows, size_t k, const uint32_t *order,
                        const float *u)
 {
-    float error[ROWS][BT_GPTQ_BLOCK];
+    float error[BT_GPTQ_MANY][BT_GPTQ_BLOCK];
     for (size_t i0 = 0; i0 < k; i0 += BT_GPTQ_BLOCK) {
         const size_t i1 = k - i0 < BT_GPTQ_BLOCK ? k : i0 + BT_GPTQ_BLOCK;
         for (size_t r = 0; r < rows; r++)

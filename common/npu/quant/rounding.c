@@ -53,8 +53,8 @@ static void max_part(void *ud, size_t part, size_t parts)
     free(row);
 }
 
-/* Chooses the grids of a panel's rows: fills scale and offset, [count][groups]. False: a weight is not
- * finite. */
+/* Chooses the grids of rows, from n0, a panel's first, on: fills scale and offset, [count][groups]. False: a
+ * weight is not finite. */
 static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_grid *grid, const float *rows,
                           size_t n0, size_t count)
 {
@@ -72,9 +72,9 @@ static bool choose_scales(job *j, float *scale, float *offset, const bt_gptq_gri
             const float *w = rows + r * k + g * grid->group;
             const bt_grid_group of = clip ? bt_grid_clipped(w, unit, clip[g], grid, grid->group)
                                           : bt_grid_search(w, unit, grid, grid->group);
-            bt_int_group *to = &o->groups[n0 / PANEL * groups + g];
-            to->step[r] = of.step;
-            to->offset[r] = of.offset;
+            bt_int_group *to = &o->groups[(n0 + r) / PANEL * groups + g];
+            to->step[r % PANEL] = of.step;
+            to->offset[r % PANEL] = of.offset;
             scale[r * groups + g] = unit * of.step;
             offset[r * groups + g] = unit * of.offset;
         }
@@ -144,35 +144,18 @@ static void palettise(const job *j, int8_t *q, uint8_t *index, size_t n0, size_t
 
 /* Scratch of one part of make_part. */
 typedef struct workspace {
-    float *rows, *rounded; /* [PANEL, k] */
-    float *scale, *offset; /* [PANEL, groups] */
-    int8_t *q;             /* [PANEL, k]; with palettes followed by the indices [PANEL, k] */
+    float *rows, *rounded; /* [rows, k] */
+    float *scale, *offset; /* [rows, groups] */
+    int8_t *q;             /* [rows, k] */
+    uint8_t *index;        /* [PANEL, k] with palettes */
 } workspace;
 
-/* One panel: rows [n0, n0 + count). */
-static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
+static void pack_panel(job *j, size_t n0, size_t count, const bt_gptq_grid *grid, const workspace *s)
 {
     bt_rounding *o = j->out;
-    const size_t k = o->k, group = j->in->group ? j->in->group : k, groups = k / group;
-    const bt_gptq_grid grid = {.scale = s->scale, .offset = s->offset, .group = group,
-                               .least = j->in->group && j->in->bits == 4 ? -8 : -j->limit, .most = j->limit};
+    const size_t k = o->k;
     float *rounded = s->rounded;
-    for (size_t r = 0; r < count; r++) bt_fold_row(j->in->fold, s->rows + r * k, j->first + n0 + r);
-    if (!choose_scales(j, s->scale, s->offset, &grid, s->rows, n0, count)) {
-        atomic_store(&j->is_bad, true);
-        return;
-    }
-    if (j->in->gptq) {
-        for (size_t r = 0; r < count; r++) gather(rounded + r * k, s->rows + r * k, j->in->order, k);
-        bt_gptq_round(s->q, rounded, &grid, count, k, j->in->order, j->in->gptq);
-    } else if (j->in->group) {
-        for (size_t g = 0; g < count * groups; g++)
-            bt_grid_round(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
-    } else {
-        for (size_t r = 0; r < count; r++)
-            bt_rounding_loops()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
-    }
-    if (j->in->palette_bits) palettise(j, s->q, (uint8_t *)s->q + PANEL * k, n0, count);
+    if (j->in->palette_bits) palettise(j, s->q, s->index, n0, count);
     else bt_int_pack(o->panels, s->q, n0, count, k, j->in->bits);
     for (size_t r = 0; r < count; r++) {
         const size_t n = n0 + r;
@@ -180,8 +163,8 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
         const int8_t *q = s->q + r * k;
         bt_rounding_row made;
         if (j->in->group) {
-            made = compare_groups(rounded, q, row, j->in->mean, &grid, r, k);
-            sum_weights(o, q, n, group);
+            made = compare_groups(rounded, q, row, j->in->mean, grid, r, k);
+            sum_weights(o, q, n, grid->group);
         } else {
             made = bt_rounding_loops()->compare(rounded, q, row, j->in->mean, s->scale[r], k);
             o->colsum[n] = made.sum;
@@ -193,21 +176,58 @@ static void make_panel(job *j, size_t n0, size_t count, const workspace *s)
     }
 }
 
+/* Rows [n0, n0 + count): the panels that fit the workspace. */
+static void make_panels(job *j, size_t n0, size_t count, const workspace *s)
+{
+    const size_t k = j->out->k, group = j->in->group ? j->in->group : k, groups = k / group;
+    const bt_gptq_grid grid = {.scale = s->scale, .offset = s->offset, .group = group,
+                               .least = j->in->group && j->in->bits == 4 ? -8 : -j->limit, .most = j->limit};
+    for (size_t r = 0; r < count; r++) bt_fold_row(j->in->fold, s->rows + r * k, j->first + n0 + r);
+    if (!choose_scales(j, s->scale, s->offset, &grid, s->rows, n0, count)) {
+        atomic_store(&j->is_bad, true);
+        return;
+    }
+    if (j->in->gptq) {
+        for (size_t r = 0; r < count; r++) gather(s->rounded + r * k, s->rows + r * k, j->in->order, k);
+        bt_gptq_round(s->q, s->rounded, &grid, count, k, j->in->order, j->in->gptq);
+    } else if (j->in->group) {
+        for (size_t g = 0; g < count * groups; g++)
+            bt_grid_round(s->q + g * group, s->rows + g * group, s->scale[g], s->offset[g], &grid, group);
+    } else {
+        for (size_t r = 0; r < count; r++)
+            bt_rounding_loops()->round(s->q + r * k, s->rows + r * k, s->scale[r], k, j->limit);
+    }
+    for (size_t r = 0; r < count; r += PANEL) {
+        const workspace of = {
+            .rows = s->rows + r * k,          .rounded = s->rounded, .scale = s->scale + r * groups,
+            .offset = s->offset + r * groups, .q = s->q + r * k,     .index = s->index};
+        bt_gptq_grid at = grid;
+        at.scale = of.scale;
+        at.offset = of.offset;
+        pack_panel(j, n0 + r, count - r < PANEL ? count - r : PANEL, &at, &of);
+    }
+}
+
 static void make_part(void *ud, size_t part, size_t parts)
 {
     job *j = ud;
     const size_t k = j->out->k, n = j->out->n, groups = j->in->group ? k / j->in->group : 1;
+    const size_t rows = j->in->gptq ? BT_GPTQ_MANY : PANEL;
     size_t n0, n1;
     bt_pool_slice(&n0, &n1, n, PANEL, part, parts);
-    float *work = calloc(2 * PANEL * (k + groups), sizeof *work);
-    const workspace s = {.rows = work, .rounded = work + PANEL * k, .scale = work + 2 * PANEL * k,
-                         .offset = work + PANEL * (2 * k + groups),
-                         .q = malloc((j->in->palette_bits ? 2 : 1) * PANEL * k)};
-    const bool made = work && s.q;
+    float *work = calloc(2 * rows * (k + groups), sizeof *work);
+    const workspace s = {.rows = work,
+                         .rounded = work + rows * k,
+                         .scale = work + 2 * rows * k,
+                         .offset = work + rows * (2 * k + groups),
+                         .q = malloc(rows * k),
+                         .index = j->in->palette_bits ? malloc(PANEL * k) : NULL};
+    const bool made = work && s.q && (s.index || !j->in->palette_bits);
     if (!made) atomic_store(&j->failed, true);
-    for (; made && n0 < n1; n0 += PANEL) make_panel(j, n0, n - n0 < PANEL ? n - n0 : PANEL, &s);
+    for (; made && n0 < n1; n0 += rows) make_panels(j, n0, n1 - n0 < rows ? n1 - n0 : rows, &s);
     free(work);
     free(s.q);
+    free(s.index);
 }
 
 static float ratio(const double *apart, const double *should, size_t n)
