@@ -1,6 +1,7 @@
 /* See spawn.h. */
 #include "tests/helpers/cluster/spawn.h"
 #include "base/exec.h"
+#include "model/quant.h"
 #include "tests/helpers/temp_folder.h"
 #include "tests/helpers/model/tiny_gguf.h"
 
@@ -107,12 +108,15 @@ const char *spawn_hot_model(void)
     return path;
 }
 
-const char *spawn_window_model(void)
+const char *spawn_window_model(const char *arch)
 {
-    const char *path = spawn_path("tiny-window.gguf");
+    char name[64];
+    snprintf(name, sizeof name, "tiny-window-%s.gguf", arch);
+    const char *path = spawn_path(name);
     if (access(path, R_OK) == 0) return path;
     tiny_gguf_spec spec = tiny_gguf_default();
-    spec.arch = "gemma3";
+    spec.arch = arch;
+    if (strcmp(arch, "gpt-oss") == 0) spec.type = BT_QUANT_MXFP4;
     spec.layers = SPAWN_WINDOW_LAYERS + 1;
     spec.window = SPAWN_WINDOW;
     spec.ctx = 16384;

@@ -32,9 +32,10 @@ enum { SPAWN_HOT_TOKEN = 127 };
 const char *spawn_hot_model(void);
 /* The same with a context of 16384: time enough for something to happen during an answer. */
 const char *spawn_long_model(void);
-/* The same by gemma3: 7 layers with a window of SPAWN_WINDOW tokens, but one, the sixth. */
+/* The same by this architecture, which has windows or may have them, gpt-oss with weights in MXFP4: 7 layers with a
+ * window of SPAWN_WINDOW tokens, but those that see all; of gemma3 one, the sixth. */
 enum { SPAWN_WINDOW = 64, SPAWN_WINDOW_LAYERS = 6 };
-const char *spawn_window_model(void);
+const char *spawn_window_model(const char *arch);
 /* Entries of the directory that begin with "baton-": private directories of `baton up`. */
 size_t spawn_count_leftovers(void);
 

@@ -29,7 +29,7 @@ uint64_t storm_draw(storm *s, uint64_t below)
     return (uint64_t)(bt_rng_uniform(s->seed, s->draws++) * (double)below);
 }
 
-static json_t *random_request(storm *s, int max_tokens, int max_words)
+static json_t *random_request(storm *s, int max_tokens, int max_words, json_t *with)
 {
     static const char *const words[] = {"the ", "end ", "of ",  "day ",  "and ", "one ", "in ",
                                         "his ", "was ", "her ", "when ", "she ", "said "};
@@ -45,12 +45,13 @@ static json_t *random_request(storm *s, int max_tokens, int max_words)
         json_object_set_new(r, "temperature", json_real(0.9));
         json_object_set_new(r, "seed", json_integer((json_int_t)storm_draw(s, 1 << 20)));
     }
+    (void)json_object_update(r, with);
     return r;
 }
 
 static json_t *ids_of(client *c) { return json_object_get(client_baton(c), "token_ids"); }
 
-bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int max_prompt_words)
+bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int max_prompt_words, json_t *with)
 {
     memset(s, 0, sizeof *s);
     snprintf(s->url, sizeof s->url, "%s", url);
@@ -58,7 +59,7 @@ bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int m
     s->patience_ms = (int)spawn_patience(ANSWER_MS);
     for (size_t i = 0; i < STORM_KINDS && s->draws < 100000;) {
         storm_kind *k = &s->kinds[i];
-        k->request = random_request(s, max_tokens, max_prompt_words);
+        k->request = random_request(s, max_tokens, max_prompt_words, with);
         client *c = client_post(url, "/v1/completions", k->request);
         if (!client_wait(c, s->patience_ms) || client_status(c) != 200) {
             printf("alone: %ld %s\n", client_status(c), client_body(c));

@@ -33,8 +33,9 @@ typedef struct storm {
                                            came */
 } storm;
 
-/* Asks every kind alone. max_tokens: of the longest answer. False, with words, when the system does not answer. */
-bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int max_prompt_words);
+/* Asks every kind alone. max_tokens: of the longest answer; with: members that each request has too, or NULL. False,
+ * with words, when the system does not answer. */
+bool storm_learn(storm *s, const char *url, uint64_t seed, int max_tokens, int max_prompt_words, json_t *with);
 void storm_done(storm *s);
 /* A number below `below`, by the seed. */
 uint64_t storm_draw(storm *s, uint64_t below);

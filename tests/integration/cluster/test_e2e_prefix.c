@@ -137,7 +137,7 @@ static void simulate_the_same(const json_t *status, const json_t *cold)
     bt_model *m;
     size_t i;
     const json_t *node;
-    assert_int_equal(bt_model_open_head(&m, spawn_window_model(), NULL), BT_OK);
+    assert_int_equal(bt_model_open_head(&m, spawn_window_model("gemma3"), NULL), BT_OK);
     const bt_dims dims = bt_costs_dims(m);
     s.model = &dims;
     s.ctx_tokens = (uint32_t)number(json_array_get(json_object_get(status, "nodes"), 0), "ctx_tokens");
@@ -198,7 +198,7 @@ static void look_at_windows(const cluster *c, const json_t *cold)
 static void so_they_are_where_layers_have_windows(void **state)
 {
     (void)state;
-    ask_cold_warm_and_half_warm(spawn_window_model(), look_at_windows);
+    ask_cold_warm_and_half_warm(spawn_window_model("gemma3"), look_at_windows);
 }
 
 static void a_decode_node_that_prefills_too_computes_a_prefix_once(void **state)
@@ -206,8 +206,8 @@ static void a_decode_node_that_prefills_too_computes_a_prefix_once(void **state)
     (void)state;
     for (int k = 0; k < 2; k++) {
         cluster c;
-        assert_true(CLUSTER(&c, k ? spawn_window_model() : spawn_tiny_model(3), "--prefill", "0", "--decode",
-                            "1"));
+        assert_true(CLUSTER(&c, k ? spawn_window_model("gemma3") : spawn_tiny_model(3), "--prefill", "0",
+                            "--decode", "1"));
         json_t *cold = ask(&c, 0), *warm = ask(&c, 0);
         assert_int_equal(number(cold, "cached_tokens"), 0);
         assert_true(number(warm, "cached_tokens") >= 64);

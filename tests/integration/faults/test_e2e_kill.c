@@ -155,7 +155,7 @@ static void a_stream_is_silent_for_about_a_second_when_its_decode_node_is_killed
 static void so_it_is_where_layers_have_windows(void **state)
 {
     (void)state;
-    kill_decode_nodes(spawn_window_model(), 1);
+    kill_decode_nodes(spawn_window_model("gemma3"), 1);
 }
 
 /* Attempts of node `id`, as the gateway counts them. */

@@ -161,7 +161,7 @@ static void a_network_that_loses_repeats_reorders_and_cuts_changes_nothing(by_ha
 {
     storm s;
     START(h, FAULTS);
-    assert_true(storm_learn(&s, h->url, storm_number("BATON_TEST_SEED", 1), max_tokens, max_words));
+    assert_true(storm_learn(&s, h->url, storm_number("BATON_TEST_SEED", 1), max_tokens, max_words, NULL));
     blow(h, &s, (int64_t)storm_number("BATON_PROXY_SECONDS", SECONDS), what);
     stop(h);
 }
@@ -191,7 +191,7 @@ static void with_keys_bytes_are_corrupted_and_links_cut_and_nothing_changes(void
     if (spawn_wait(keygen, spawn_patience(5000)) != 0) fail_msg("keygen: %s", spawn_err(keygen));
     START(&h, "--mode", "bytes", "--seed", seed_text(), "--delay", "0.01", "--corrupt", "0.002",
           "--cut-every", "10s");
-    assert_true(storm_learn(&s, h.url, storm_number("BATON_TEST_SEED", 1), 400, 300));
+    assert_true(storm_learn(&s, h.url, storm_number("BATON_TEST_SEED", 1), 400, 300, NULL));
     blow(&h, &s, (int64_t)storm_number("BATON_PROXY_SECONDS", SECONDS), "proxy, keys");
     stop(&h);
 }

@@ -74,11 +74,10 @@ static void open_worker(room *r, uint32_t elem_bytes)
     dc_worker_config c = {.slots = SLOTS, .page_tokens = PAGE_TOKENS, .chunk_tokens = 24, .replay_rows = 5,
                           .ahead_tokens = 3};
     if (r->kit.model->hp.window) c.draft_max = 3, c.chunk_tokens = 40;
-    const char *engine = r->kit.model->hp.experts ? "host" : "npu"; /* no package has experts */
-    const bt_prefill_config lc = {.engine = engine, .ctx_tokens = CTX,
+    const bt_prefill_config lc = {.engine = "npu", .ctx_tokens = CTX,
                                   .threads = r->kit.model->hp.window ? 2 : 1, .kv_elem_bytes = elem_bytes};
     if (bt_prefill_new(&r->prefill, r->kit.model,
-                       &(bt_prefill_config){.engine = engine, .threads = 1, .kv_elem_bytes = elem_bytes},
+                       &(bt_prefill_config){.engine = "npu", .threads = 1, .kv_elem_bytes = elem_bytes},
                        &fault) < 0 ||
         bt_decode_new(&r->alone, r->kit.model,
                       &(bt_decode_config){.rows_max = 1, .kv_elem_bytes = elem_bytes}, &fault) < 0 ||
@@ -405,10 +404,13 @@ static void run(const char *arch, uint64_t seed, uint32_t elem_bytes, uint32_t w
         while (pump(&r, false)) {}
     }
     const dc_counters *n = dc_brain_counters(r.brain);
-    printf("%llu of %llu prompt tokens in %llu hits, %llu preempted, %llu prefilled again\n",
+    printf("%llu of %llu prompt tokens in %llu hits, %llu preempted, %llu swapped out, %llu prefilled "
+           "again\n",
            (unsigned long long)n->prefix_tokens, (unsigned long long)n->prompt_tokens,
            (unsigned long long)n->prefix_hits, (unsigned long long)n->preempted,
-           (unsigned long long)n->dropped);
+           (unsigned long long)n->swapped_out, (unsigned long long)n->dropped);
+    assert_int_equal(n->swapped_in, n->swapped_out);
+    assert_int_equal(n->swapped_out > 0, r.kit.model->hp.window > 0);
     const uint32_t part = r.kit.model->hp.window ? 2 : 1; /* fewer where the window must be there too */
     assert_true(n->prefix_hits > REQUESTS / 6 / part && n->prefix_tokens > 500 / part);
     assert_int_equal(dc_brain_load(r.brain).pages_used + dc_brain_load(r.brain).window_pages_used, 0);
