@@ -317,34 +317,23 @@ static bt_err open_bulk(node *n, char endpoint[BT_SOCK_ENDPOINT_BYTES], bt_fault
 
 static bt_err open_store(node *n, const bt_node_setup *setup, dc_config *bc, bt_fault *fault)
 {
-    bt_node_pages pages = {.total = 0};
-    bt_kv_memory swap = {0};
-    const bt_hparams *h = &n->model->hp;
+    bt_node_pages pages = {.total = 0}, swap = {.total = 0};
     bt_err e = bt_node_setup_pages(&pages, setup, fault);
     if (e == BT_OK) e = bt_node_setup_hello(&bc->hello, setup, pages.total, fault);
     if (e < 0) goto out;
     bc->pages_total = pages.total;
     bc->window_pages_total = pages.windows;
     bc->page_tokens = BT_NODE_PAGE_TOKENS;
-    const uint64_t swap_pages =
-        n->o->swap_memory_bytes / (bt_kv_memory_token_bytes(&pages.memory) * BT_NODE_PAGE_TOKENS);
-    bc->swap_pages = swap_pages > UINT32_MAX ? UINT32_MAX : (uint32_t)swap_pages;
-    const size_t swap_tokens = (size_t)bc->swap_pages * BT_NODE_PAGE_TOKENS;
-    const bt_kv_memory_want want = {.layers = h->layers,
-                                    .kv_heads = h->kv_heads,
-                                    .head_dim = h->head_dim,
-                                    .elem_bytes = setup->kv_elem_bytes,
-                                    .global_every = h->global_every,
-                                    .page_tokens = BT_NODE_PAGE_TOKENS,
-                                    .all_tokens = swap_tokens,
-                                    .window_tokens = pages.windows ? swap_tokens : 0};
-    if (bc->swap_pages) e = bt_kv_memory_new(&swap, &want, fault);
+    e = bt_node_setup_swap(&swap, setup, n->o->swap_memory_bytes, fault);
+    bc->swap_pages = swap.total;
+    bc->swap_window_pages = swap.windows;
     const size_t slot_pages = (bc->hello.ctx_tokens + (size_t)BT_NODE_PAGE_TOKENS - 1) / BT_NODE_PAGE_TOKENS;
-    if (e == BT_OK) e = dc_store_new(&n->store, &pages.memory, &swap, bc->slots, (uint32_t)slot_pages, fault);
+    if (e == BT_OK)
+        e = dc_store_new(&n->store, &pages.memory, &swap.memory, bc->slots, (uint32_t)slot_pages, fault);
 out:
     if (e < 0) {
         bt_kv_memory_free(&pages.memory);
-        bt_kv_memory_free(&swap);
+        bt_kv_memory_free(&swap.memory);
     }
     return e;
 }

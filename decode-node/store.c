@@ -70,10 +70,10 @@ static bt_err set_pages(dc_store *s, uint32_t slot, const bt_kv_numbers *numbers
     return BT_OK;
 }
 
-/* Pages [from, pages for `tokens`) of a class, between the slot's and its place in the swap store. Pages of
- * both are laid out alike, so a page is one copy. */
-static bt_err copy_class(bt_kv_pages *swap, bt_kv_seq *seq, uint8_t *const *live, size_t from, size_t tokens,
-                         bool is_out, bt_fault *fault)
+/* Pages of a class with `tokens` rows, between the slot's and its place in the swap store. Pages of both are
+ * laid out alike, so a page is one copy. */
+static bt_err copy_class(bt_kv_pages *swap, bt_kv_seq *seq, uint8_t *const *live, size_t tokens, bool is_out,
+                         bt_fault *fault)
 {
     bt_kv_view there;
     const bt_err e = is_out ? bt_kv_pages_reserve(swap, seq, tokens, fault) : BT_OK;
@@ -82,24 +82,25 @@ static bt_err copy_class(bt_kv_pages *swap, bt_kv_seq *seq, uint8_t *const *live
     if (tokens > there.tokens_capacity)
         return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the store holds %zu", tokens,
                        there.tokens_capacity);
-    for (size_t i = from; i < bt_kv_pages_needed(swap, tokens); i++)
+    for (size_t i = 0; i < bt_kv_pages_needed(swap, tokens); i++)
         memcpy(is_out ? there.page[i] : live[i], is_out ? live[i] : there.page[i],
                bt_kv_pages_page_bytes(swap));
     return BT_OK;
 }
 
-static bt_err copy(dc_store *s, uint32_t slot, size_t tokens, bool is_out, bt_fault *fault)
+static bt_err copy(dc_store *s, uint32_t slot, size_t tokens, size_t window_begin, bool is_out,
+                   bt_fault *fault)
 {
     const bt_kv_view *live = &s->view[slot];
+    const size_t from = window_begin / live->page_tokens, gone = from * live->page_tokens;
     kept *k = &s->kept[slot];
     bt_err e = BT_OK;
-    if (tokens > live->tokens_capacity)
+    if (tokens > live->tokens_capacity || gone > tokens)
         return bt_fail(fault, BT_EARG, "%zu rows cannot be swapped: the slot holds %zu", tokens,
                        live->tokens_capacity);
-    if (s->swap.all) e = copy_class(s->swap.all, &k->all, live->page, 0, tokens, is_out, fault);
+    if (s->swap.all) e = copy_class(s->swap.all, &k->all, live->page, tokens, is_out, fault);
     if (e == BT_OK && s->swap.windows)
-        e = copy_class(s->swap.windows, &k->windows, live->window_page,
-                       live->window_begin / live->page_tokens, tokens, is_out, fault);
+        e = copy_class(s->swap.windows, &k->windows, live->window_page + from, tokens - gone, is_out, fault);
     if (e == BT_OK && !is_out) forget(s, k);
     return e;
 }
@@ -110,7 +111,8 @@ bt_err dc_store_do(dc_store *s, const dc_action *a, bt_fault *fault)
         return set_pages(s, a->u.set.slot,
                          &(bt_kv_numbers){a->u.set.pages, a->u.set.windows, a->u.set.pages_len}, fault);
     if (a->type != DC_DO_DROP_SWAP)
-        return copy(s, a->u.swap.slot, a->u.swap.tokens, a->type == DC_DO_SWAP_OUT, fault);
+        return copy(s, a->u.swap.slot, a->u.swap.tokens, a->u.swap.window_begin, a->type == DC_DO_SWAP_OUT,
+                    fault);
     forget(s, &s->kept[a->u.slot]);
     return BT_OK;
 }

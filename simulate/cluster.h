@@ -25,7 +25,7 @@ typedef struct sim_cluster_group {
     uint32_t pages;      /* of KV in each node, each of all layers; where layers have windows, the node divides that
                             memory between their classes as the daemon does (kv/kv_pages.h) */
     uint32_t spare;      /* further nodes, numbered behind these, that are off until sim_cluster_join */
-    uint32_t swap_pages; /* of a decode node's swap store; 0: dc.swap_pages */
+    uint32_t swap_pages; /* that a decode node's swap store would have of all layers; 0: dc.swap_pages */
     uint32_t model;      /* number of their model, from 0; only nodes of one model work together */
     const bt_dims *dims; /* of that model, borrowed; NULL: the options' model */
     bool can_prefill;    /* its decode nodes compute prompts, whatever the options say */

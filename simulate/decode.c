@@ -10,13 +10,13 @@
 
 enum { REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
 
-/* Pages of the classes of layers. */
-static bt_kv_split divide(const sim_cluster *c, const sim_member *m)
+/* `both` pages by the classes of layers. */
+static bt_kv_split divide(const sim_cluster *c, const sim_member *m, uint32_t both, uint32_t growth_tokens)
 {
     const bt_dims *d = sim_cluster_dims(c, m);
-    const bt_kv_split_want want = {.both = m->group->pages,
+    const bt_kv_split_want want = {.both = both,
                                    .ctx_tokens = c->o.ctx_tokens,
-                                   .growth_tokens = c->o.dc.growth_tokens,
+                                   .growth_tokens = growth_tokens,
                                    .sequences = c->o.decode_slots,
                                    .layers = d->layers,
                                    .windowed = m->kv.window ? d->windowed : 0,
@@ -32,10 +32,13 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     k.gateways = c->o.gateways;
     k.slots = c->o.decode_slots;
     k.can_prefill = c->o.can_prefill || m->group->can_prefill;
-    if (m->group->swap_pages) k.swap_pages = m->group->swap_pages;
     sim_cluster_hello(c, m, &k.hello);
     m->kv = k.hello.kv;
-    const bt_kv_split pages = divide(c, m);
+    const uint32_t both = m->group->swap_pages ? m->group->swap_pages : k.swap_pages;
+    const bt_kv_split pages = divide(c, m, m->group->pages, k.growth_tokens),
+                      swap = both ? divide(c, m, both, 0) : (bt_kv_split){0, 0};
+    k.swap_pages = (uint32_t)swap.all;
+    k.swap_window_pages = (uint32_t)swap.windows;
     k.pages_total = (uint32_t)pages.all;
     k.window_pages_total = (uint32_t)pages.windows;
     k.hello.kv_capacity_tokens = pages.all * k.page_tokens;

@@ -29,10 +29,14 @@ static uint64_t token_bytes(const bt_hparams *h, uint32_t kv_elem_bytes)
 }
 
 /* How many tokens the memory holds, in whole pages. */
+static uint64_t tokens_in(uint64_t bytes, const bt_hparams *h, uint32_t kv_elem_bytes)
+{
+    return bytes / token_bytes(h, kv_elem_bytes) / BT_NODE_PAGE_TOKENS * BT_NODE_PAGE_TOKENS;
+}
+
 static uint64_t tokens_of(const bt_node_setup *s, uint32_t kv_elem_bytes)
 {
-    return s->kv_memory_bytes / token_bytes(&s->model->hp, kv_elem_bytes) / BT_NODE_PAGE_TOKENS *
-           BT_NODE_PAGE_TOKENS;
+    return tokens_in(s->kv_memory_bytes, &s->model->hp, kv_elem_bytes);
 }
 
 /* "; --kv-dtype int8 would hold N" where that is more than now. */
@@ -42,21 +46,15 @@ static void advise(char *ret, size_t len, const bt_node_setup *s)
     if (s->kv_elem_bytes == 2) snprintf(ret, len, "; --kv-dtype int8 would hold %" PRIu64, tokens_of(s, 1));
 }
 
-bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault *fault)
+/* Pages for so many tokens in all layers. */
+static bt_err divide(bt_node_pages *ret, const bt_node_setup *s, uint64_t tokens, size_t growth_tokens,
+                     bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
-    const uint64_t tokens = tokens_of(s, s->kv_elem_bytes);
-    char advice[64];
-    advise(advice, sizeof advice, s);
-    if (tokens < s->ctx_tokens)
-        return bt_fail(fault, BT_EARG,
-                       "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
-                       " bytes or more, or choose a smaller --ctx-size%s",
-                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
     const bt_kv_split_want split_want = {
         .both = tokens / BT_NODE_PAGE_TOKENS,
         .ctx_tokens = s->ctx_tokens,
-        .growth_tokens = s->growth_tokens,
+        .growth_tokens = growth_tokens,
         .sequences = s->sequences,
         .layers = h->layers,
         .windowed = h->window ? h->layers - bt_kv_all_layers(h->global_every, h->layers) : 0,
@@ -75,9 +73,31 @@ bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault 
     if (e < 0) return e;
     ret->total = (uint32_t)split.all;
     ret->windows = (uint32_t)split.windows;
+    return BT_OK;
+}
+
+bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault *fault)
+{
+    const bt_hparams *h = &s->model->hp;
+    const uint64_t tokens = tokens_of(s, s->kv_elem_bytes);
+    char advice[64];
+    advise(advice, sizeof advice, s);
+    if (tokens < s->ctx_tokens)
+        return bt_fail(fault, BT_EARG,
+                       "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
+                       " bytes or more, or choose a smaller --ctx-size%s",
+                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
+    const bt_err e = divide(ret, s, tokens, s->growth_tokens, fault);
+    if (e < 0) return e;
     if (ret->memory.all) bt_kv_pages_ready(ret->memory.all, READY_BYTES);
     if (ret->memory.windows) bt_kv_pages_ready(ret->memory.windows, READY_BYTES);
     return BT_OK;
+}
+
+bt_err bt_node_setup_swap(bt_node_pages *ret, const bt_node_setup *s, uint64_t bytes, bt_fault *fault)
+{
+    const uint64_t tokens = tokens_in(bytes, &s->model->hp, s->kv_elem_bytes);
+    return tokens ? divide(ret, s, tokens, 0, fault) : BT_OK;
 }
 
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx)

@@ -34,6 +34,9 @@ typedef struct bt_node_pages {
     uint32_t total, windows; /* pages; windows 0: there are no window layers */
 } bt_node_pages;
 bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault *fault);
+/* The same for so many bytes of a swap store, where sequences do not grow. Memory for less than a page gives none, and
+ * no error. */
+bt_err bt_node_setup_swap(bt_node_pages *ret, const bt_node_setup *s, uint64_t bytes, bt_fault *fault);
 /* Logs where the memory, and not an option, makes sequences shorter than the model allows, and how long they could be
  * with int8 KV. wants_ctx: --ctx-size; 0: as much as fits. */
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx);

@@ -79,6 +79,7 @@ typedef struct dc_config {
     uint32_t overtake_max;       /* how often each of them may be passed, */
     int64_t overtake_us;         /* and for how long after it came */
     uint32_t swap_pages;         /* of the swap store; 0: there is none */
+    uint32_t swap_window_pages;  /* of window layers in it; 0 where hello.kv has no window */
     bool can_prefill;            /* true: hello.prefill_exactness names the class */
     int64_t preempted_us;        /* the longest wait for pages; 20 s */
     int64_t alive_us;            /* 10 s: where the worker has made no token for so long and gets on, PREFILL_ACCEPTED
@@ -187,7 +188,8 @@ typedef enum dc_action_type {
     DC_DO_PLACE,            /* copy the block's rows into the slot's pages, then check the digest of these rows */
     DC_DO_DROP,             /* do not copy; the reason is for logs, it is already counted */
     DC_DO_SET_PAGES,        /* the slot's rows lie in these pages, in token order; no pages: it has no rows */
-    DC_DO_SWAP_OUT,         /* keep the first `tokens` rows of the slot in the swap store; an empty SET_PAGES follows */
+    DC_DO_SWAP_OUT,         /* keep the first `tokens` rows of the slot in the swap store, those of window layers from
+                               window_begin on; an empty SET_PAGES follows */
     DC_DO_SWAP_IN,   /* put the `tokens` kept rows back into the slot's pages, just set, and forget them in the store */
     DC_DO_DROP_SWAP, /* forget the slot's rows in the swap store */
     DC_DO_START,     /* join the batch: `rows` rows are in place, of the prompt and then of ids[0 .. ids_len) */
@@ -218,9 +220,9 @@ typedef struct dc_action {
             bool is_growth; /* of a running slot: its old pages and more; the shell passes them to the worker */
         } set;
         struct {
-            uint32_t slot, tokens;
-        } swap;        /* SWAP_OUT, SWAP_IN */
-        uint32_t slot; /* DROP_SWAP, STOP */
+            uint32_t slot, tokens, window_begin; /* rows of window layers before it are not kept */
+        } swap;                                  /* SWAP_OUT, SWAP_IN of the same numbers */
+        uint32_t slot;                           /* DROP_SWAP, STOP */
         struct {
             uint32_t slot;
             const int32_t *prompt; /* lives until STOPPED or ENDED; NULL: the prompt has hashes alone */

@@ -47,12 +47,12 @@ typedef struct dc_record {
     bool is_behind;            /* DC_RUNNING: rows of known tokens are still computed; no token since START */
     int64_t alive_us;          /* when PREFILL_ACCEPTED was sent last; -1: not since START */
     uint32_t need_tokens;      /* DC_RUNNING: rows that the worker asked for; 0: none */
-    uint32_t rows, swap_pages; /* DC_PREEMPTED: rows kept, and their pages in the swap store; 0: none */
-    int64_t want_us;           /* since when it waits for pages */
-    uint32_t passed;           /* DC_WAITING: reservations that began before it and came later */
-    bool is_cautious;          /* more growth is counted for it, since answers came back when it began */
-    bool has_waited;           /* its gateway got WAITS */
-    bool owes_reserved;        /* RESERVED came out of the line, and nothing shows that the gateway has heard it */
+    uint32_t rows, swap_pages, swap_windows; /* DC_PREEMPTED: rows kept, and their pages in the swap store; 0: none */
+    int64_t want_us;                         /* since when it waits for pages */
+    uint32_t passed;                         /* DC_WAITING: reservations that began before it and came later */
+    bool is_cautious;                        /* more growth is counted for it, since answers came back when it began */
+    bool has_waited;                         /* its gateway got WAITS */
+    bool owes_reserved; /* RESERVED came out of the line, and nothing shows that the gateway has heard it */
     bool first_told, owes_first, owes_done; /* local: FIRST_TOKEN and PREFILL_DONE were made; the first, the second is
                                                not acknowledged */
     bt_msg_first_token first;
@@ -84,7 +84,7 @@ struct dc_brain {
     dc_record *records; /* [attempts.len] */
     bt_kv_book *book;   /* a sequence a slot */
     uint64_t own_class; /* of this node's prefill engine */
-    uint32_t swap_used;
+    uint32_t swap_used, swap_windows_used;
     dc_link *links;
     bt_order peers;   /* links in use, by prefill node */
     bt_order waiting; /* sequences that wait for pages, the oldest first */

@@ -41,13 +41,6 @@ static void let_go(dc_brain *b, const dc_record *r)
     set_pages(b, r, false);
 }
 
-static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
-{
-    dc_action *a = dc_act(b, type);
-    a->u.swap.slot = r->a->slot;
-    a->u.swap.tokens = r->rows;
-}
-
 /* Rows that r needs in order not to ask again at once; at most the rows that it will ever have. */
 static uint64_t with_growth(const dc_brain *b, const bt_msg_reserve *w, uint32_t known, bool is_cautious)
 {
@@ -60,6 +53,14 @@ static uint32_t window_begin(const dc_brain *b, uint32_t row)
 {
     const uint32_t window = BT_BREAK(window_gone_early) ? 1 : b->cfg.hello.kv.window;
     return row + 1 > window ? row + 1 - window : 0;
+}
+
+static void swap(dc_brain *b, dc_action_type type, const dc_record *r)
+{
+    dc_action *a = dc_act(b, type);
+    a->u.swap.slot = r->a->slot;
+    a->u.swap.tokens = r->rows;
+    a->u.swap.window_begin = b->cfg.hello.kv.window ? window_begin(b, r->rows) : 0;
 }
 
 /* The pages before those that window layers hold of a prompt when it begins. */
@@ -161,12 +162,18 @@ void dc_memory_keep(dc_brain *b, const dc_record *r, uint32_t rows)
                     rows < prompt.tokens ? rows : prompt.tokens);
 }
 
+static void leave_swap(dc_brain *b, dc_record *r)
+{
+    b->swap_used -= r->swap_pages;
+    b->swap_windows_used -= r->swap_windows;
+    r->swap_pages = r->swap_windows = 0;
+}
+
 void dc_memory_drop(dc_brain *b, dc_record *r)
 {
     let_go(b, r);
     if (r->swap_pages > 0) dc_act(b, DC_DO_DROP_SWAP)->u.slot = r->a->slot;
-    b->swap_used -= r->swap_pages;
-    r->swap_pages = 0;
+    leave_swap(b, r);
 }
 
 /* ---- growth, preemption, return ------------------------------------------------------------------ */
@@ -189,13 +196,15 @@ bool dc_memory_grow(dc_brain *b, dc_record *r)
 
 bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
 {
-    const uint32_t pages = pages_for(b, rows);
+    const uint32_t pages = pages_for(b, rows),
+                   windows = b->cfg.hello.kv.window ? pages - window_begin(b, rows) / b->cfg.page_tokens : 0;
     if (pages > b->cfg.swap_pages - b->swap_used) return false;
+    if (windows > b->cfg.swap_window_pages - b->swap_windows_used) return false;
     r->rows = rows;
     swap(b, DC_DO_SWAP_OUT, r);
     let_go(b, r);
-    b->swap_used += pages;
-    r->swap_pages = pages;
+    b->swap_used += r->swap_pages = pages;
+    b->swap_windows_used += r->swap_windows = windows;
     b->n.swapped_out++;
     return true;
 }
@@ -217,8 +226,7 @@ bool dc_memory_bring_back(dc_brain *b, dc_record *r, uint32_t *ret_rows)
     hold(b, r, tokens); /* all its own: rows are written from the first on */
     set_pages(b, r, false);
     swap(b, DC_DO_SWAP_IN, r);
-    b->swap_used -= r->swap_pages;
-    r->swap_pages = 0;
+    leave_swap(b, r);
     b->n.swapped_in++;
     dc_memory_keep(b, r, r->rows); /* the index may have forgotten its pages meanwhile */
     *ret_rows = r->rows;

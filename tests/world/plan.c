@@ -213,6 +213,7 @@ static void draw_windows(sim_options *o)
     o->kv_window = of4(&d, 1, between(&d, 2, 40), 64, between(&d, 65, 300));
     o->global_every = of4(&d, 0, 2, 3, 3);
     o->window_pages = one_in(&d, 2) ? least + between(&d, 0, least) : least * (o->slots + 1);
+    o->swap_window_pages = one_in(&d, 2) ? o->swap_pages : (o->swap_pages + 1) / 2;
 }
 
 /* Clusters that change: more nodes, up to three gateways, nodes that come later, go for good and change
@@ -377,14 +378,15 @@ void plan_say_world(FILE *out, const plan *p)
             "page_tokens=%u growth=%u swap=%u can_prefill=%d mixes=%d "
             "local_below=%u prefixes=%u queue=%u window=%llu blocked=%.2f inbox=%u late_us=%lld lease_ms=%u "
             "rules=%u forge=%.2f load_us=%lld share=%u short=%u salts=%u keys=%u twins=%s waiting=%u "
-            "overtake=%u,%lld us kv_window=%u every=%u window_pages=%u\n",
+            "overtake=%u,%lld us kv_window=%u every=%u window_pages=%u,%u\n",
             o->gateways, o->prefills, o->decodes, o->slots, o->ctx_tokens, o->pages_total, o->decode_pages,
             o->page_tokens, o->growth_tokens, o->swap_pages, o->can_prefill, o->mixes, o->local_below_tokens,
             o->prefixes, o->queue_max, (unsigned long long)o->window_bytes, o->blocked_ratio, o->inbox_max,
             (long long)o->late_us, o->gw.lease_ms, o->rules, o->forge_ratio, (long long)o->load_us,
             o->pf.share_tokens, o->pf.short_tokens, o->salts, o->keys,
             o->twins ? plan_role_name(o->twins) : "none", o->dc.waiting_max, o->dc.overtake_max,
-            (long long)o->dc.overtake_us, o->kv_window, o->global_every, o->window_pages);
+            (long long)o->dc.overtake_us, o->kv_window, o->global_every, o->window_pages,
+            o->swap_window_pages);
     fprintf(out,
             "messages: drop=%.3f repeat=%.3f reorder=%.3f corrupt=%.3f; blocks: drop=%.3f repeat=%.3f "
             "reorder=%.3f corrupt=%.3f; slow=%.3f by %lld us; "

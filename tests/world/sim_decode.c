@@ -58,14 +58,18 @@ static void move_pages(sim_world *w, uint32_t self, const dc_action *a)
     if (a->type == DC_DO_SET_PAGES)
         ok = sim_pages_set(p->pages, slot, a->u.set.pages, a->u.set.windows, a->u.set.pages_len);
     else if (a->type == DC_DO_SWAP_OUT)
-        ok = a->u.swap.tokens == p->runs[slot].rows && sim_pages_swap_out(p->pages, slot, a->u.swap.tokens);
-    else if (a->type == DC_DO_SWAP_IN) ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens);
+        ok = a->u.swap.tokens == p->runs[slot].rows &&
+             sim_pages_swap_out(p->pages, slot, a->u.swap.tokens, a->u.swap.window_begin);
+    else if (a->type == DC_DO_SWAP_IN)
+        ok = sim_pages_swap_in(p->pages, slot, a->u.swap.tokens, a->u.swap.window_begin);
     else ok = sim_pages_drop_swap(p->pages, slot);
     if (a->type == DC_DO_SET_PAGES && a->u.set.pages_len)
         sim_pages_set_salt(p->pages, slot, sim_salt_of(w, &p->dc->attempts, slot));
     if (a->type == DC_DO_SET_PAGES && a->u.set.is_growth) sim_worker_grow(w, self, slot);
     if (!ok) sim_broken(w, "a decode node cannot do what its brain counted on, action %d", (int)a->type);
-    if (sim_pages_swapped(p->pages) > w->o.swap_pages) sim_broken(w, "the swap store holds more than it may");
+    if (sim_pages_swapped(p->pages) > w->o.swap_pages ||
+        sim_pages_swapped_windows(p->pages) > w->o.swap_window_pages)
+        sim_broken(w, "the swap store holds more than it may");
 }
 
 static void carry_out(sim_world *w, uint32_t self, const dc_action *a, const block *in, dc_event *next,

@@ -13,7 +13,7 @@ enum { ALL, WINDOWS, CLASSES }; /* of layers, and so of pages */
 typedef struct table {
     uint32_t *page[CLASSES], len, salt;
     uint8_t *swap;
-    uint32_t swap_tokens;
+    uint32_t swap_tokens, swap_gone; /* rows; those of window layers that are not there */
     uint64_t *digests; /* [longest pages] of rows of layers that see all, up to each token's; the first
                           `digested` are right */
     uint32_t digested;
@@ -151,26 +151,37 @@ const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, 
     return row ? row : gone;
 }
 
-bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens)
+/* The rows before window_begin that lie in pages before its page. */
+static uint32_t gone(const sim_pages *p, uint32_t window_begin)
+{
+    return window_begin / p->page_tokens * p->page_tokens;
+}
+
+bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens, uint32_t window_begin)
 {
     table *t = &p->slot[slot];
-    if (t->swap_tokens > 0 || tokens == 0 || tokens > sim_pages_capacity(p, slot)) return false;
+    const uint32_t from = gone(p, window_begin);
+    if (t->swap_tokens > 0 || tokens == 0 || tokens > sim_pages_capacity(p, slot) || from > tokens)
+        return false;
     uint8_t *at = t->swap;
     for (uint32_t i = 0; i < tokens; i++)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES)
-            memcpy(at, sim_pages_row(p, slot, l, i), SIM_TOY_ROW_BYTES);
+            if (class_of(p, l) == ALL || i >= from)
+                memcpy(at, sim_pages_row(p, slot, l, i), SIM_TOY_ROW_BYTES);
     t->swap_tokens = tokens;
+    t->swap_gone = from;
     return true;
 }
 
-bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens)
+bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens, uint32_t window_begin)
 {
     table *t = &p->slot[slot];
-    bool ok = tokens > 0 && tokens == t->swap_tokens && tokens <= sim_pages_capacity(p, slot);
+    bool ok = tokens > 0 && tokens == t->swap_tokens && tokens <= sim_pages_capacity(p, slot) &&
+              gone(p, window_begin) == t->swap_gone;
     const uint8_t *at = t->swap;
     for (uint32_t i = 0; ok && i < tokens; i++)
         for (uint32_t l = 0; l < SIM_TOY_LAYERS; l++, at += SIM_TOY_ROW_BYTES)
-            ok = (!row_at(p, slot, l, i) || sim_pages_write(p, slot, l, i, at)) && ok;
+            if (class_of(p, l) == ALL || i >= t->swap_gone) ok = sim_pages_write(p, slot, l, i, at) && ok;
     return ok && sim_pages_drop_swap(p, slot);
 }
 
@@ -179,7 +190,7 @@ bool sim_pages_drop_swap(sim_pages *p, uint32_t slot)
     table *t = &p->slot[slot];
     const bool was = t->swap_tokens > 0;
     memset(t->swap, POISON, (size_t)t->swap_tokens * SIM_TOY_LAYERS * SIM_TOY_ROW_BYTES);
-    t->swap_tokens = 0;
+    t->swap_tokens = t->swap_gone = 0;
     return was;
 }
 
@@ -242,5 +253,12 @@ uint32_t sim_pages_swapped(const sim_pages *p)
 {
     uint32_t n = 0;
     for (uint32_t i = 0; i < p->slots; i++) n += pages_for(p, p->slot[i].swap_tokens);
+    return n;
+}
+
+uint32_t sim_pages_swapped_windows(const sim_pages *p)
+{
+    uint32_t n = p->shape.window ? sim_pages_swapped(p) : 0;
+    for (uint32_t i = 0; i < p->slots; i++) n -= p->slot[i].swap_gone / p->page_tokens;
     return n;
 }

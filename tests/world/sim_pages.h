@@ -23,8 +23,9 @@ void sim_pages_free(sim_pages *p); /* NULL is fine */
 /* A slot that has pages may lose all or get more behind them, and lose window pages at their begin, nothing else.
  * windows: as bt_kv_book_windows. */
 bool sim_pages_set(sim_pages *p, uint32_t slot, const uint32_t *pages, const uint32_t *windows, uint32_t len);
-bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens);
-bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens);
+/* Rows of window layers before the page of window_begin are not kept. */
+bool sim_pages_swap_out(sim_pages *p, uint32_t slot, uint32_t tokens, uint32_t window_begin);
+bool sim_pages_swap_in(sim_pages *p, uint32_t slot, uint32_t tokens, uint32_t window_begin);
 bool sim_pages_drop_swap(sim_pages *p, uint32_t slot);
 
 /* Rows that the slot writes from now on are of a prompt of this salt. Whether the first `tokens` rows of the slot lie
@@ -38,6 +39,8 @@ const uint8_t *sim_pages_row(const sim_pages *p, uint32_t slot, uint32_t layer, 
 bool sim_pages_write(sim_pages *p, uint32_t slot, uint32_t layer, uint32_t token, const uint8_t *row);
 uint64_t sim_pages_digest(sim_pages *p, uint32_t slot, uint32_t tokens); /* sim_toy_seen by the row at `tokens` */
 uint32_t sim_pages_capacity(const sim_pages *p, uint32_t slot);          /* in tokens */
-uint32_t sim_pages_used(const sim_pages *p);    /* some slot has them; without those of window layers */
-uint32_t sim_pages_swapped(const sim_pages *p); /* in pages */
+uint32_t sim_pages_used(const sim_pages *p); /* some slot has them; without those of window layers */
+/* In pages, and those of window layers. */
+uint32_t sim_pages_swapped(const sim_pages *p);
+uint32_t sim_pages_swapped_windows(const sim_pages *p);
 #endif

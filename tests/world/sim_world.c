@@ -100,6 +100,7 @@ static bt_err make_brain(sim_world *w, sim_process *p, uint32_t number)
     c.page_tokens = w->o.page_tokens;
     c.growth_tokens = w->o.growth_tokens;
     c.swap_pages = w->o.swap_pages;
+    c.swap_window_pages = w->o.kv_window ? w->o.swap_window_pages : 0;
     c.can_prefill = w->o.can_prefill;
     c.window_bytes = w->o.window_bytes;
     fill_hello(w, &c.hello, number);

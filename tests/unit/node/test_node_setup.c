@@ -99,6 +99,37 @@ static void window_layers_get_the_pages_that_their_windows_take_and_the_others_t
     }
 }
 
+/* Seven sequences of 8,192 tokens would fit with all their rows. */
+static void a_swap_store_has_room_for_the_rows_of_windows_that_are_left(void **state)
+{
+    (void)state;
+    bt_model m = smollm2();
+    m.hp.layers = 6;
+    m.hp.window = 512;
+    m.hp.global_every = 6;
+    const bt_node_setup s = {.model = &m, .kv_elem_bytes = 2, .ctx_tokens = 8192, .sequences = 32,
+                             .growth_tokens = 256};
+    const uint64_t page = bt_kv_token_bytes(2, 6, m.hp.kv_heads, m.hp.head_dim) * 64, bytes = 1000 * page;
+    bt_node_pages p = {.total = 0};
+    assert_int_equal(bt_node_setup_swap(&p, &s, bytes, NULL), BT_OK);
+    assert_int_equal(p.windows, 32 * 10); /* 8 pages of window, 2 of edges */
+    assert_int_equal(p.total, 1000 + 5 * (1000 - 320));
+    assert_true(p.total >= 32 * 8192 / 64);
+    assert_int_equal(p.total * bt_kv_pages_page_bytes(p.memory.all) +
+                         p.windows * bt_kv_pages_page_bytes(p.memory.windows),
+                     bytes);
+    bt_kv_memory_free(&p.memory);
+    p = (bt_node_pages){.total = 0};
+    assert_int_equal(bt_node_setup_swap(&p, &s, page - 1, NULL), BT_OK);
+    assert_int_equal(p.total + p.windows, 0);
+    assert_null(p.memory.all);
+    m.hp.window = 0;
+    assert_int_equal(bt_node_setup_swap(&p, &s, bytes, NULL), BT_OK);
+    assert_int_equal(p.total, 1000);
+    assert_int_equal(p.windows, 0);
+    bt_kv_memory_free(&p.memory);
+}
+
 static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_takes(void **state)
 {
     (void)state;
@@ -188,6 +219,7 @@ int main(void)
         cmocka_unit_test(window_layers_get_the_pages_that_their_windows_take_and_the_others_the_rest),
         cmocka_unit_test(memory_holds_whole_pages_of_tokens),
         cmocka_unit_test(an_engines_reports_become_messages_and_what_is_too_much_is_summed),
+        cmocka_unit_test(a_swap_store_has_room_for_the_rows_of_windows_that_are_left),
         cmocka_unit_test(memory_for_less_than_the_longest_sequence_is_refused_with_what_it_takes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

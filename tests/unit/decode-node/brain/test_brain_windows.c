@@ -16,7 +16,8 @@ static const bt_kv_shape shape = {2, 1, 2, BT_KV_F16, WINDOW, 2}; /* layer 0 has
 static const char CLASS[] = "npu/abc/f16/1";
 static int32_t prompt[CTX];
 
-static bt_err try_make(dc_brain **ret, uint32_t pages, uint32_t windows, uint32_t swap_pages)
+/* swap, swap_windows: pages of the swap store. */
+static bt_err try_make(dc_brain **ret, uint32_t pages, uint32_t windows, uint32_t swap, uint32_t swap_windows)
 {
     dc_config c = dc_config_defaults();
     c.self = decode_kit_self;
@@ -25,7 +26,8 @@ static bt_err try_make(dc_brain **ret, uint32_t pages, uint32_t windows, uint32_
     c.window_pages_total = windows;
     c.page_tokens = PAGE;
     c.growth_tokens = PAGE;
-    c.swap_pages = swap_pages;
+    c.swap_pages = swap;
+    c.swap_window_pages = swap_windows;
     c.can_prefill = true;
     c.hello.ctx_tokens = CTX;
     c.hello.kv = shape;
@@ -34,11 +36,11 @@ static bt_err try_make(dc_brain **ret, uint32_t pages, uint32_t windows, uint32_
     return dc_brain_new(ret, &c, NULL);
 }
 
-static dc_brain *make(uint32_t pages, uint32_t windows, uint32_t swap_pages)
+static dc_brain *make_with(uint32_t pages, uint32_t windows, uint32_t swap, uint32_t swap_windows)
 {
     dc_brain *b = NULL;
     for (int32_t i = 0; i < CTX; i++) prompt[i] = i;
-    assert_int_equal(try_make(&b, pages, windows, swap_pages), BT_OK);
+    assert_int_equal(try_make(&b, pages, windows, swap, swap_windows), BT_OK);
     decode_kit_step(b, &(dc_event){.type = DC_EV_TICK});
     decode_kit_control(b, &(bt_msg){.type = BT_MSG_WELCOME});
     bt_msg hello = {.type = BT_MSG_HELLO};
@@ -48,6 +50,8 @@ static dc_brain *make(uint32_t pages, uint32_t windows, uint32_t swap_pages)
     assert_non_null(decode_kit_said(BT_MSG_WELCOME));
     return b;
 }
+
+static dc_brain *make(uint32_t pages, uint32_t windows) { return make_with(pages, windows, 0, 0); }
 
 static void reserve(dc_brain *b, uint64_t number, uint32_t tokens, uint32_t max, bool is_local)
 {
@@ -114,7 +118,7 @@ static uint64_t windows_used(const dc_brain *b)
 static void a_prompt_that_is_sent_takes_the_window_at_its_end(void **state)
 {
     (void)state;
-    dc_brain *b = make(20, 16, 0);
+    dc_brain *b = make(20, 16);
     reserve(b, 1, 200, 40, false);
     const bt_msg *m = decode_kit_said(BT_MSG_RESERVED);
     assert_non_null(m);
@@ -145,7 +149,7 @@ static void a_prompt_that_is_sent_takes_the_window_at_its_end(void **state)
 static void window_pages_go_back_while_an_answer_grows(void **state)
 {
     (void)state;
-    dc_brain *b = make(20, 16, 0);
+    dc_brain *b = make(20, 16);
     reserve(b, 1, 200, 40, true);
     assert_non_null(decode_kit_did(DC_DO_START));
     const uint32_t slot = decode_kit_did(DC_DO_START)->u.start.slot;
@@ -167,7 +171,7 @@ static void window_pages_go_back_while_an_answer_grows(void **state)
 static void a_prompt_waits_for_window_pages_as_for_others(void **state)
 {
     (void)state;
-    dc_brain *b = make(60, 18, 0);
+    dc_brain *b = make(60, 18);
     reserve(b, 1, 200, 20, true); /* 13 and one of growth */
     assert_non_null(decode_kit_did(DC_DO_START));
     const uint32_t slot = decode_kit_did(DC_DO_START)->u.start.slot;
@@ -186,15 +190,14 @@ static void fewer_window_pages_than_the_longest_sequence_are_refused(void **stat
 {
     (void)state;
     dc_brain *b = NULL;
-    assert_int_equal(try_make(&b, 20, 15, 0), BT_EARG);
-    assert_int_equal(try_make(&b, 12, 12, 0), BT_OK);
+    assert_int_equal(try_make(&b, 20, 15, 0, 0), BT_EARG);
+    assert_int_equal(try_make(&b, 12, 12, 0, 0), BT_OK);
     dc_brain_free(b);
 }
 
-static void a_swapped_sequence_comes_back_with_its_window(void **state)
+/* A sequence of 150 rows, the slot of ret_young, is preempted for one in the slot that returns. */
+static uint32_t preempt(dc_brain *b, uint32_t *ret_young)
 {
-    (void)state;
-    dc_brain *b = make(16, 16, 16);
     reserve(b, 1, 64, 100, true);
     const uint32_t old = decode_kit_did(DC_DO_START)->u.start.slot;
     first(b, old);
@@ -206,20 +209,49 @@ static void a_swapped_sequence_comes_back_with_its_window(void **state)
                                                                                   other's */
     assert_int_equal(decode_kit_did(DC_DO_STOP)->u.slot, young);
     decode_kit_step(b, &(dc_event){.type = DC_EV_STOPPED, .u.stopped = {young, 150}});
-    assert_non_null(decode_kit_did(DC_DO_SWAP_OUT));
+    *ret_young = young;
+    return old;
+}
+
+/* Its window begins in the page of row 119, so that it keeps 3 of 10 window pages. */
+static void a_swapped_sequence_keeps_and_costs_the_rows_that_exist_and_comes_back_with_them(void **state)
+{
+    (void)state;
+    uint32_t young;
+    dc_brain *b = make_with(16, 16, 10, 3);
+    const uint32_t old = preempt(b, &young);
+    const dc_action *out = decode_kit_did(DC_DO_SWAP_OUT);
+    assert_non_null(out);
+    assert_int_equal(out->u.swap.tokens, 150);
+    assert_int_equal(out->u.swap.window_begin, 150 - 31);
     assert_non_null(decode_kit_grew());
     assert_int_equal(windows_used(b), 8 - (103 - 31) / PAGE);
     dc_event ev = {.type = DC_EV_ENDED};
     ev.u.ended.slot = old;
     ev.u.ended.reason = BT_FINISH_LENGTH;
     decode_kit_step(b, &ev);
-    assert_non_null(decode_kit_did(DC_DO_SWAP_IN));
-    const dc_action *a = decode_kit_held();
+    const dc_action *in = decode_kit_did(DC_DO_SWAP_IN), *a = decode_kit_held();
+    assert_non_null(in);
+    assert_int_equal(in->u.swap.tokens, 150);
+    assert_int_equal(in->u.swap.window_begin, 150 - 31);
     assert_int_equal(a->u.set.pages_len, 10);
     assert_int_equal(a->u.set.windows[(150 - 31) / PAGE - 1], BT_KV_NO_PAGE);
     assert_int_not_equal(a->u.set.windows[(150 - 31) / PAGE], BT_KV_NO_PAGE);
     assert_int_equal(windows_used(b), 10 - (150 - 31) / PAGE);
     dc_brain_free(b);
+}
+
+static void rows_for_which_either_class_has_no_page_in_the_store_are_computed_again(void **state)
+{
+    (void)state;
+    for (uint32_t i = 0; i < 2; i++) {
+        uint32_t young;
+        dc_brain *b = make_with(16, 16, 10 - i, 2 + i);
+        preempt(b, &young);
+        assert_null(decode_kit_did(DC_DO_SWAP_OUT));
+        assert_int_equal(dc_brain_counters(b)->dropped, 1);
+        dc_brain_free(b);
+    }
 }
 
 int main(void)
@@ -229,7 +261,8 @@ int main(void)
         cmocka_unit_test(window_pages_go_back_while_an_answer_grows),
         cmocka_unit_test(a_prompt_waits_for_window_pages_as_for_others),
         cmocka_unit_test(fewer_window_pages_than_the_longest_sequence_are_refused),
-        cmocka_unit_test(a_swapped_sequence_comes_back_with_its_window),
+        cmocka_unit_test(a_swapped_sequence_keeps_and_costs_the_rows_that_exist_and_comes_back_with_them),
+        cmocka_unit_test(rows_for_which_either_class_has_no_page_in_the_store_are_computed_again),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
