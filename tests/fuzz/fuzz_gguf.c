@@ -1,13 +1,19 @@
 /* Any bytes as a GGUF file: either an error, or a file whose every value can be read, and perhaps a model
- * whose rows can. */
+ * whose rows can. An input that begins with the magic is a file; any other changes the file of a small model:
+ * a byte that says of which architecture and in which form, then what to change. One that changes nothing is
+ * a model. */
 #include "model/gguf_private.h"
 #include "model/model.h"
 #include "model/quant.h"
+#include "tests/helpers/model/tiny_gguf.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <stdlib.h>
 #include <string.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
+
+enum { FORMS = 3 }; /* of the matrices of small models */
 
 static void read_keys(const bt_gguf *g)
 {
@@ -26,14 +32,25 @@ static void read_keys(const bt_gguf *g)
     (void)sum;
 }
 
-static void read_rows(const bt_model *m, const bt_gguf_tensor *t)
+/* The first and the last row of a matrix, or of all of its experts. */
+static void read_rows(const bt_gguf_tensor *t)
 {
-    float *y = malloc(t->dim[0] * sizeof *y);
+    float *y = t ? malloc(t->dim[0] * sizeof *y) : NULL;
     if (y) {
         bt_model_row_f32(y, t, 0);
         bt_model_row_f32(y, t, t->rows - 1);
     }
     free(y);
+}
+
+static void read_model(const bt_model *m)
+{
+    const bt_layer_tensors *l = &m->layer[m->hp.layers - 1];
+    const bt_gguf_tensor *const all[] = {m->embed,    m->output, m->out_norm, l->wq,    l->wk,
+                                         l->wv,       l->wo,     l->w_gate,   l->w_up,  l->w_down,
+                                         l->b_gate,   l->b_up,   l->b_down,   l->bq,    l->router,
+                                         l->b_router, l->sinks,  l->ffn_norm, l->q_norm};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) read_rows(all[i]);
     if (m->hp.ctx < 64) {
         const size_t n = (size_t)m->hp.ctx * (m->hp.rope_dims / 2);
         float *c = malloc((n + 1) * sizeof *c), *s = malloc((n + 1) * sizeof *s);
@@ -80,13 +97,14 @@ static void read_parts(const uint8_t *data, size_t len)
     bt_gguf_close(part[0]);
 }
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+/* Whether it is a model. */
+static bool read_all(const uint8_t *data, size_t len)
 {
     bt_gguf *g = NULL;
     bt_model *m = NULL;
     read_head(data, len);
     read_parts(data, len);
-    if (bt_gguf_open_bytes(&g, data, len, NULL) < 0) return 0;
+    if (bt_gguf_open_bytes(&g, data, len, NULL) < 0) return false;
     read_keys(g);
     for (size_t i = 0; i < bt_gguf_tensor_count(g); i++) {
         const bt_gguf_tensor *t = bt_gguf_tensor_at(g, i);
@@ -94,9 +112,46 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
             bt_gguf_find_tensor(g, t->name) != t)
             abort();
     }
-    if (bt_model_from_gguf(&m, g, NULL) < 0) return 0;
-    read_rows(m, m->embed);
-    read_rows(m, m->layer[m->hp.layers - 1].w_down);
+    if (bt_model_from_gguf(&m, g, NULL) < 0) return false;
+    read_model(m);
     bt_model_close(m);
+    return true;
+}
+
+/* The file of a small model; static. */
+static const uint8_t *made(size_t *ret_len, size_t arch, size_t form)
+{
+    static uint8_t *base[FORMS][TINY_GGUF_ARCHS];
+    static size_t base_len[FORMS][TINY_GGUF_ARCHS];
+    static const uint32_t types[FORMS] = {BT_QUANT_F32, BT_QUANT_MXFP4, BT_QUANT_Q4_1};
+    if (!base[form][arch]) {
+        tiny_gguf_spec s = tiny_gguf_default();
+        s.arch = tiny_gguf_arch((int)arch);
+        s.type = types[form];
+        s.layers = 1;
+        s.dim = s.ffn = 32;
+        s.heads = 2;
+        s.kv_heads = 1;
+        s.vocab = 20;
+        s.ctx = 16;
+        s.no_tokenizer = true;
+        base[form][arch] = tiny_gguf_build(&s, &base_len[form][arch]);
+    }
+    *ret_len = base_len[form][arch];
+    return base[form][arch];
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
+{
+    if (len >= 4 && memcmp(data, "GGUF", 4) == 0) {
+        (void)read_all(data, len);
+        return 0;
+    }
+    const size_t which = len ? data[0] : 0;
+    size_t n;
+    const uint8_t *base = made(&n, which % 64 % TINY_GGUF_ARCHS, which / 64 % FORMS);
+    uint8_t *b = tiny_pkg_patched(base, n, data, len);
+    if (!read_all(b, n) && len < TINY_PKG_PATCH) abort();
+    free(b);
     return 0;
 }

@@ -1,12 +1,16 @@
 /* Any bytes as a package: refused, or a package that can be run. An input that begins with the magic is a
  * file; any other changes one of the small valid packages: a byte that says which, then changes of a width, a
- * place and that many bytes. Hashes and digest are made right, so that the check behind them is reached. An
- * accepted package is run with exactly the memory that it says it needs, and gives the same logits with every
- * instruction set. */
+ * place and that many bytes. One that changes nothing is accepted and run, so that all of them are valid.
+ * Hashes and digest are made right, so that the check behind them is reached. An accepted package is run with
+ * exactly the memory that it says it needs, and gives the same logits with every instruction set. */
 #include "kernels/kernels.h"
+#include "model/quant.h"
 #include "npu/run/exec.h"
 #include "npu/pkg/pkg.h"
 #include "npu/pkg/pkg_private.h"
+#include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/npu_kit.h"
+#include "tests/helpers/model/tiny_gguf.h"
 #include "tests/helpers/model/tiny_pkg.h"
 
 #include <math.h>
@@ -31,24 +35,65 @@ static const tiny_pkg kinds[] = {
     {GROUPED, .ops_all = true, .seqs = {2}},
     {SMALL, .long_recipe = true, .seqs = {2}},
 };
-enum { KINDS = sizeof kinds / sizeof *kinds, MOST_BYTES = 1 << 20 };
+/* Those that the compiler makes of small models: layers with windows and without, sinks, soft caps, experts,
+ * biases, embeddings in MXFP4; operators in 16-bit floats beside integers and on the companion. */
+static const struct {
+    const char *arch;
+    uint32_t ops, layers, window;
+    uint64_t floats, lacks; /* of the profile, by bt_op_kind */
+} made[] = {
+    {"gpt-oss", BT_PKG_OPS_LINEAR, 1, 3, 0, 0},
+    {"gpt-oss", BT_PKG_OPS_ALL, 2, 3, 0, 0},
+    {"gemma3", BT_PKG_OPS_LINEAR, 6, 3, 0, 0},
+    {"gemma2", BT_PKG_OPS_ALL, 2, 3, 0, 0},
+    {"mixtral", BT_PKG_OPS_ALL, 1, 3, 0, 0},
+    {"starcoder2", BT_PKG_OPS_ALL, 1, 0, UINT64_MAX, 0},
+    {"qwen3", BT_PKG_OPS_ALL, 1, 0, 1ull << BT_OP_ROPE | 1ull << BT_OP_ADD,
+     1ull << BT_OP_LINEAR | 1ull << BT_OP_RMSNORM | 1ull << BT_OP_ATTENTION},
+};
+enum {
+    BY_HAND = sizeof kinds / sizeof *kinds,
+    KINDS = BY_HAND + sizeof made / sizeof *made,
+    MOST_BYTES = 1 << 20
+};
+
+static uint8_t *compiled(size_t *ret_len, size_t i)
+{
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = made[i].arch;
+    s.layers = made[i].layers;
+    if (strcmp(s.arch, "gpt-oss") == 0) s.type = BT_QUANT_MXFP4;
+    s.dim = s.ffn = 32;
+    s.heads = 2;
+    s.kv_heads = 1;
+    s.head_dim = 16;
+    s.vocab = 20;
+    s.ctx = 8;
+    s.window = made[i].window;
+    s.no_tokenizer = true;
+    engine_kit kit = engine_kit_of(&s);
+    bt_profile p;
+    bt_compile_options o = {.npu_ops = made[i].ops, .shape_policy = "chunk:2", .ctx_tokens = s.ctx,
+                            .profile = &p};
+    if (bt_profile_load(&p, NULL, NULL) < 0 || bt_recipe_parse(&o.recipe, "w8a8:clip=max", NULL) < 0) abort();
+    for (size_t k = 0; k < BT_OP_KINDS; k++)
+        if (made[i].lacks >> k & 1) p.op[k] = 0;
+        else if (p.op[k] && made[i].floats >> k & 1) p.op[k] = BT_PROFILE_FLOAT16;
+    uint8_t *b = npu_kit_bytes(ret_len, kit.model, &o);
+    engine_kit_done(&kit);
+    return b;
+}
 
 static uint8_t *patched(size_t *ret_len, const uint8_t *data, size_t len)
 {
     static uint8_t *base[KINDS];
     static size_t base_len[KINDS];
     const size_t kind = (len ? data[0] : 0u) % KINDS;
-    if (!base[kind]) base[kind] = tiny_pkg_bytes(&base_len[kind], &kinds[kind]);
-    const size_t n = base_len[kind];
-    uint8_t *b = tiny_pkg_alloc(n);
-    memcpy(b, base[kind], n);
-    for (size_t i = 1; i + 3 < len;) {
-        const size_t width = (size_t)1 << (data[i] & 3), at = (data[i + 1] | (size_t)data[i + 2] << 8) % n;
-        i += 3;
-        for (size_t k = 0; k < width && i < len && at + k < n; k++) b[at + k] = data[i++];
-    }
-    *ret_len = n;
-    return b;
+    if (!base[kind])
+        base[kind] = kind < BY_HAND ? tiny_pkg_bytes(&base_len[kind], &kinds[kind])
+                                    : compiled(&base_len[kind], kind - BY_HAND);
+    *ret_len = base_len[kind];
+    return tiny_pkg_patched(base[kind], *ret_len, data, len);
 }
 
 /* Pages of 16 tokens, each a heap block of its exact size. */
@@ -131,13 +176,14 @@ static bool is_same(const outcome *a, const outcome *b)
     return is;
 }
 
-static void run(const bt_pkg *p)
+/* False: it takes more than is worth a run. */
+static bool run(const bt_pkg *p)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p);
     if (h->arena_bytes > MOST_BYTES || h->max_seq > 64 || h->ctx_tokens > 4096 ||
         (uint64_t)h->max_seq * h->vocab > MOST_BYTES ||
         (uint64_t)h->ctx_tokens * h->layers * h->kv_heads * h->head_dim > MOST_BYTES)
-        return;
+        return false;
     const size_t most = 4 * ((size_t)h->max_seq + 1) * h->vocab;
     outcome best = {calloc(most, sizeof(float)), 0}, ref = {calloc(most, sizeof(float)), 0};
     if (!best.at || !ref.at) abort();
@@ -146,30 +192,34 @@ static void run(const bt_pkg *p)
     if (!is_same(&best, &ref)) abort();
     free(ref.at);
     free(best.at);
+    return true;
 }
 
-static void open_and_run(const uint8_t *b, size_t len)
+static bool open_and_run(const uint8_t *b, size_t len)
 {
     bt_pkg *p = NULL;
     const bt_pkg_row *r = NULL;
-    if (bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, NULL) < 0) return;
+    if (bt_pkg_from_bytes(&p, b, len, NULL, true, NULL, NULL) < 0) return false;
     (void)bt_pkg_find_row(&r, p, 1, 7, 7, NULL);
-    run(p);
+    const bool ran = run(p);
     bt_pkg_close(p);
+    return ran;
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     uint8_t *b;
+    bool is_valid = false;
     if (len >= 8 && memcmp(data, BT_PKG_MAGIC, 8) == 0) {
         b = tiny_pkg_alloc(len);
         memcpy(b, data, len);
-        open_and_run(b, len);
+        (void)open_and_run(b, len);
     } else {
+        is_valid = len < TINY_PKG_PATCH;
         b = patched(&len, data, len);
     }
     tiny_pkg_repair(b, len);
-    open_and_run(b, len);
+    if (!open_and_run(b, len) && is_valid) abort();
     free(b);
     return 0;
 }

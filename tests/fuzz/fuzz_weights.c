@@ -107,13 +107,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         b = tiny_pkg_alloc(len);
         memcpy(b, data, len);
     } else {
-        b = image_of(&bytes, (len ? data[0] : 0u) % FORMS);
-        for (size_t i = 1; i + 3 < len;) {
-            const size_t width = (size_t)1 << (data[i] & 3),
-                         at = (data[i + 1] | (size_t)data[i + 2] << 8) % bytes;
-            i += 3;
-            for (size_t k = 0; k < width && i < len && at + k < bytes; k++) b[at + k] = data[i++];
-        }
+        uint8_t *image = image_of(&bytes, (len ? data[0] : 0u) % FORMS);
+        b = tiny_pkg_patched(image, bytes, data, len);
+        free(image);
     }
     look_at(b, bytes);
     repair(b, bytes);

@@ -6,6 +6,7 @@
 #include "npu/lower/lower.h"
 #include "npu/pkg/shapes.h"
 #include "tests/helpers/model/engine_kit.h"
+#include "tests/helpers/model/tiny_pkg.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -339,28 +340,47 @@ static void put_file(char *path, const char *text)
     if (fd < 0 || write(fd, text, len) != (ssize_t)len || close(fd) != 0) abort();
 }
 
+/* Compiles into a file at mkstemp's path. */
+static void compile(char *path, const bt_model *m, const bt_compile_options *options)
+{
+    bt_fault f;
+    int32_t ids[4 * CALIB];
+    bt_compile_options o = *options;
+    const int fd = mkstemp(path);
+    if (fd < 0) abort();
+    close(fd);
+    engine_kit_ids(ids, 4 * CALIB, m, 4711);
+    o.calib_ids = ids;
+    o.calib_len = 4 * CALIB;
+    must(bt_compile(path, m, &o, NULL, &f), &f);
+}
+
 static bt_pkg *compiled(const bt_model *m, const char *recipe, const char *attention, uint32_t npu_ops,
                         const char *policy, size_t ctx_tokens)
 {
     bt_fault f;
     char path[] = "/tmp/npu_kit.XXXXXX", rows[] = "rows:/tmp/npu_rows.XXXXXX";
     const bool has_rows = policy && *policy == '[';
-    int32_t ids[4 * CALIB];
     bt_pkg *pkg;
     bt_compile_options o = {.npu_ops = npu_ops, .shape_policy = has_rows ? rows : policy,
-                            .ctx_tokens = ctx_tokens, .calib_ids = ids, .calib_len = 4 * CALIB};
-    const int fd = mkstemp(path);
-    if (fd < 0) abort();
-    close(fd);
-    engine_kit_ids(ids, 4 * CALIB, m, 4711);
+                            .ctx_tokens = ctx_tokens};
     if (has_rows) put_file(rows + strlen("rows:"), policy);
     must(bt_recipe_parse(&o.recipe, recipe, &f), &f);
     must(bt_attention_parse(&o.attention, attention, &f), &f);
-    must(bt_compile(path, m, &o, NULL, &f), &f);
+    compile(path, m, &o);
     must(bt_pkg_open(&pkg, path, &f), &f);
     unlink(path);
     if (has_rows) unlink(rows + strlen("rows:"));
     return pkg;
+}
+
+uint8_t *npu_kit_bytes(size_t *ret_len, const bt_model *m, const bt_compile_options *options)
+{
+    char path[] = "/tmp/npu_kit.XXXXXX";
+    compile(path, m, options);
+    uint8_t *bytes = tiny_pkg_read(ret_len, path);
+    unlink(path);
+    return bytes;
 }
 
 bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,

@@ -3,6 +3,7 @@
 #include "model/model.h"
 #include "kernels/kernels.h"
 #include "engine/prefill.h"
+#include "npu/compile/compile.h"
 #include "npu/pkg/pkg.h"
 
 /* Packages for the tests of the executor, made without the compiler: weights rounded to nearest, nothing
@@ -23,6 +24,10 @@ bt_pkg *npu_kit_package(const bt_model *m, const npu_kit_options *options);
  * with '[': what stands in a rows file. */
 bt_pkg *npu_kit_compiled(const bt_model *m, const char *recipe, uint32_t npu_ops, const char *policy,
                          size_t ctx_tokens);
+
+/* The bytes of one that the compiler makes so, calibrated likewise, in a 64-byte aligned block of exactly their size;
+ * free() it. */
+uint8_t *npu_kit_bytes(size_t *ret_len, const bt_model *m, const bt_compile_options *options);
 
 /* The same in w8a8 with attention as npu/pkg/attention.h says it. */
 bt_pkg *npu_kit_sparse(const bt_model *m, const char *attention, const char *policy, size_t ctx_tokens);

@@ -707,12 +707,8 @@ bt_pkg *tiny_pkg_open(const tiny_pkg *o)
     return p;
 }
 
-uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o)
+uint8_t *tiny_pkg_read(size_t *ret_len, const char *path)
 {
-    char path[4096];
-    const char *dir = getenv("TMPDIR");
-    snprintf(path, sizeof path, "%s/tiny_pkg.%ld", dir ? dir : "/tmp", (long)getpid());
-    tiny_pkg_write(path, o);
     FILE *f = fopen(path, "rb");
     must(f && fseek(f, 0, SEEK_END) == 0, "reading it back");
     const long len = ftell(f);
@@ -720,8 +716,18 @@ uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o)
     rewind(f);
     must(fread(bytes, 1, (size_t)len, f) == (size_t)len, "reading it back");
     fclose(f);
-    unlink(path);
     *ret_len = (size_t)len;
+    return bytes;
+}
+
+uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o)
+{
+    char path[4096];
+    const char *dir = getenv("TMPDIR");
+    snprintf(path, sizeof path, "%s/tiny_pkg.%ld", dir ? dir : "/tmp", (long)getpid());
+    tiny_pkg_write(path, o);
+    uint8_t *bytes = tiny_pkg_read(ret_len, path);
+    unlink(path);
     return bytes;
 }
 
@@ -737,4 +743,20 @@ void tiny_pkg_repair(uint8_t *bytes, size_t len)
                                               bt_pkg_rows(&p),    bt_pkg_programs(&p), bt_pkg_fallbacks(&p),
                                               bt_pkg_sessions(&p)};
     bt_pkg_digest(h->digest, h, table);
+}
+
+uint8_t *tiny_pkg_patched(const uint8_t *base, size_t n, const uint8_t *data, size_t len)
+{
+    const size_t place = n > 65536 ? 3 : 2;
+    uint8_t *b = tiny_pkg_alloc(n);
+    memcpy(b, base, n);
+    for (size_t i = 1; i + place + 1 < len;) {
+        const size_t width = (size_t)1 << (data[i] & 3);
+        size_t at = 0;
+        for (size_t k = place; k > 0; k--) at = at << 8 | data[i + k];
+        at %= n;
+        i += 1 + place;
+        for (size_t k = 0; k < width && i < len && at + k < n; k++) b[at + k] = data[i++];
+    }
+    return b;
 }

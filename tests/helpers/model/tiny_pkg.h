@@ -27,10 +27,16 @@ typedef struct tiny_pkg {
 
 void tiny_pkg_write(const char *path, const tiny_pkg *o);
 bt_pkg *tiny_pkg_open(const tiny_pkg *o); /* opened; bt_pkg_close it */
-/* The file's bytes in a 64-byte aligned block of exactly its size; free() it. */
+/* The file's bytes in a 64-byte aligned block of exactly its size; free() it. _read: of any file. */
 uint8_t *tiny_pkg_bytes(size_t *ret_len, const tiny_pkg *o);
+uint8_t *tiny_pkg_read(size_t *ret_len, const char *path);
 /* Makes hashes of constants and the digest right again, where the layout can still be read. */
 void tiny_pkg_repair(uint8_t *bytes, size_t len);
 /* A 64-byte aligned block of exactly len bytes. */
 uint8_t *tiny_pkg_alloc(size_t len);
+/* For fuzz targets: such a block with a copy of base[n], and what data[len] changes in it: behind a byte that is the
+ * caller's, changes of a width (1, 2, 4, 8), a place (2 bytes; where n is greater than they tell, 3) and that many
+ * bytes. Fewer than TINY_PKG_PATCH bytes change nothing. */
+enum { TINY_PKG_PATCH = 5 };
+uint8_t *tiny_pkg_patched(const uint8_t *base, size_t n, const uint8_t *data, size_t len);
 #endif
