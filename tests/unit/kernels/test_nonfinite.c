@@ -166,9 +166,11 @@ typedef struct problem {
     uint8_t *page[PAGES];
     size_t d, t, pos0, heads;
     bt_attn_rule rule;
-    float *q, *want, *got;
+    float *q, *want, *got, *sinks;
     void *scratch;
 } problem;
+
+/* One problem of two has a window, one of two sinks. */
 
 static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t elem_bytes)
 {
@@ -185,6 +187,8 @@ static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t el
     ref_kernels()->kv_store(&p->view, 0, 0, tokens, k, v, g * d);
     free(k), free(v);
     p->q = floats_rnd(t * p->heads * d, 20);
+    p->sinks = floats_rnd(p->heads, 30);
+    if (rnd_below(2)) p->rule.sinks = p->sinks;
     p->want = floats_new(t * p->heads * d), p->got = floats_new(t * p->heads * d);
     p->scratch = bytes_new(bt_attn_scratch_bytes(d), 64);
 }
@@ -192,7 +196,7 @@ static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t el
 static void problem_free(problem *p)
 {
     for (size_t i = 0; i < PAGES; i++) free(p->page[i]);
-    free(p->q), free(p->want), free(p->got), free(p->scratch);
+    free(p->q), free(p->want), free(p->got), free(p->sinks), free(p->scratch);
 }
 
 /* The part of a stored row that may be no number: in f16 and f32 an element, in int8 the scale. */
@@ -222,9 +226,12 @@ static size_t attend_and_compare(problem *p, const bt_kernels *v)
     const size_t nans = same(p->got, p->want, p->t * ld, "attention");
     v->attn_span(part, spans, p->q, ld, &p->view, 0, p->t, p->pos0, p->heads, 0, 2, 0, spans, &p->rule,
                  p->scratch);
-    for (size_t g = 0; g < 2; g++)
+    for (size_t g = 0; g < 2; g++) {
+        bt_attn_rule rule = p->rule;
+        if (rule.sinks) rule.sinks += g * GROUP;
         v->attn_merge(p->got + g * GROUP * p->d, ld, part + g * p->t * GROUP * spans * floats, spans, p->t,
-                      p->pos0, GROUP, p->d, &p->rule);
+                      p->pos0, GROUP, p->d, &rule);
+    }
     (void)same(p->got, p->want, p->t * ld, "attention in spans");
     free(part);
     return nans;
@@ -285,8 +292,8 @@ static void attention_over_some_positions_has_the_nans_of_ref(void **state)
     assert_true(nans > 1000 && numbers > 1000);
 }
 
-/* K alone: it makes a score of its kv head's queries NaN or infinite from its position on, and so their rows.
- */
+/* K alone: it makes a score of its kv head's queries NaN or infinite from its position on, and so their rows,
+ * with sinks and without. */
 static void a_row_is_nan_as_a_whole_from_the_position_of_such_a_key_on(void **state)
 {
     static const float odd[] = {INFINITY, NAN};
@@ -296,6 +303,7 @@ static void a_row_is_nan_as_a_whole_from_the_position_of_such_a_key_on(void **st
         problem_new(&p, 20, 30, 40 * (round % 8), 2 + 2 * (uint32_t)(round / 8 % 2));
         const size_t at = p.pos0 + rnd_below(30), g = rnd() % 2;
         p.rule.window = 0;
+        p.rule.sinks = round / 2 % 2 ? p.sinks : NULL;
         for (size_t i = 0; i < p.t * p.heads * p.d; i++)
             p.q[i] += p.q[i] == 0 ? 1 : 0; /* inf * 0 would be NaN too */
         for (size_t i = 0; i < p.d; i++) {
@@ -319,6 +327,31 @@ static void a_row_is_nan_as_a_whole_from_the_position_of_such_a_key_on(void **st
     }
 }
 
+/* Without a sink nothing is left; a sink takes the whole share, and has no value. */
+static void a_row_whose_scores_are_all_minus_infinity_is_nan_or_with_a_sink_zero(void **state)
+{
+    const bt_kernels *v = variant_of(state);
+    for (size_t round = 0; round < 40; round++) {
+        problem p;
+        problem_new(&p, 20, 1 + rnd_below(30), 40 * (round % 8), 2 + 2 * (uint32_t)(round / 8 % 2));
+        const float x = -INFINITY;
+        const uint16_t h = bt_f32_to_f16_1(x);
+        for (size_t i = 0; i < p.t * p.heads * p.d; i++) p.q[i] = fabsf(p.q[i]) + 1;
+        for (size_t at = 0; at < p.pos0 + p.t; at++) {
+            uint8_t *row = bt_kv_view_row(&p.view, 0, 0, at, 0);
+            if (p.view.elem_bytes == 4) memcpy(row, &x, 4);
+            else memcpy(row, &h, 2);
+        }
+        (void)attend_and_compare(&p, v);
+        for (size_t i = 0; i < p.t * p.heads * p.d; i++) {
+            const bool is_first = i / p.d % p.heads < GROUP; /* of the kv heads */
+            if (is_first && p.rule.sinks) assert_true(p.want[i] == 0);
+            else assert_int_equal(isnan(p.want[i]) != 0, is_first);
+        }
+        problem_free(&p);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest once[] = {
@@ -329,6 +362,7 @@ int main(void)
         cmocka_unit_test(products_have_the_nans_of_ref),
         cmocka_unit_test(the_border_has_the_nans_of_ref),
         cmocka_unit_test(attention_has_the_nans_of_ref),
+        cmocka_unit_test(a_row_whose_scores_are_all_minus_infinity_is_nan_or_with_a_sink_zero),
         cmocka_unit_test(attention_over_some_positions_has_the_nans_of_ref),
     };
     return RUN_VARIANTS(tests, once);
