@@ -2,6 +2,8 @@
  * offset too. */
 #include "engine/costs.h"
 #include "engine/overlap.h"
+#include "model/gguf.h"
+#include "model/quant.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -37,11 +39,27 @@ static uint64_t kv_bytes(const bt_hparams *h, uint32_t elem_bytes)
     return bt_kv_token_bytes(elem_bytes, h->layers, h->kv_heads, h->head_dim);
 }
 
+/* Where weights are FP4, MXFP4 of the file stays: 4.25 bits a weight, not 5 (kernels/forms.h). */
+static void keep_mx(bt_price_model *p, const bt_model *m)
+{
+    uint32_t layer = 0;
+    for (bt_weight w = BT_WEIGHT_NONE; (w = bt_weight_next(m, &layer, w));) {
+        const bt_gguf_tensor *t = bt_weight_tensor(m, layer, w);
+        if (!bt_weight_is_matrix(w) || t->type != BT_QUANT_MXFP4) continue;
+        const uint64_t saved = t->dim[0] * t->dim[1] * 3 / 32, used = t->dim[2] > 1 ? m->hp.experts_used : 1;
+        p->weight_bytes -= used * saved;
+        p->idle_bytes -= (t->dim[2] - used) * saved;
+        if (t->dim[2] > 1) p->expert_bytes -= used * saved;
+        if (w == BT_WEIGHT_OUTPUT) p->head_bytes -= saved;
+    }
+}
+
 bt_price_model bt_costs_decode(const bt_model *m, bt_form form, uint32_t kv_elem_bytes)
 {
     const bt_dims d = bt_costs_dims(m);
     bt_price_model model = bt_price_model_of(&d, &bt_price_form_find(bt_weights_forms[form])->recipe);
     model.kv_bytes = kv_bytes(&m->hp, kv_elem_bytes);
+    if (form == BT_FORM_FP4) keep_mx(&model, m);
     return model;
 }
 
