@@ -228,7 +228,7 @@ static bt_work price_of(const dc_worker *w, const dc_batch_plan *p)
     bt_price_step step = {0};
     if (!d) return (bt_work){0};
     for (uint32_t i = 0; i < p->items_len; i++)
-        bt_work_step_add(&step, p->items[i].pos, p->items[i].count, p->items[i].out);
+        bt_work_step_add(&step, p->items[i].pos, p->items[i].count, p->items[i].out, d->model.window);
     return bt_work_of_step(&d->profile, &d->model, &step);
 }
 

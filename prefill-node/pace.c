@@ -24,12 +24,12 @@ bt_err pf_pace_new(pf_pace **ret, bt_pace pace, const bt_work_prefill *d, bt_fau
     if (!p) return bt_fail(fault, BT_ENOMEM, "out of memory for the pace");
     p->pace = pace;
     p->d = d;
-    p->layers = d->layers;
+    p->layers = d->kv.layers;
     p->ready = calloc(p->layers, sizeof *p->ready);
     p->told = calloc(p->layers, sizeof *p->told);
     if (!p->ready || !p->told) {
         pf_pace_free(p);
-        return bt_fail(fault, BT_ENOMEM, "out of memory for the pace of %u layers", d->layers);
+        return bt_fail(fault, BT_ENOMEM, "out of memory for the pace of %u layers", d->kv.layers);
     }
     *ret = p;
     return BT_OK;

@@ -127,7 +127,7 @@ static sim_cost_chunk chunk_of(const sim_cost *c, uint32_t first, uint32_t end, 
     }
     r.rows = r.valid;
     r.lead_ns = begin == first ? first_of(c) : 0;
-    bt_work_step_add(&s, begin, r.valid, ends && begin + r.valid == end);
+    bt_work_step_add(&s, begin, r.valid, ends && begin + r.valid == end, c->steps.model.window);
     r.work = step_of(c, &s);
     r.work.ns = r.end_ns = bt_time_plus(r.work.ns, r.lead_ns);
     return r;
@@ -149,12 +149,13 @@ sim_cost_chunk sim_cost_batch(const sim_cost *c, const uint32_t *begin, const ui
     bt_price_step s = {0};
     bt_price_batch batch = {0};
     uint64_t rows = 0, before = 0;
+    const uint32_t window = c->steps.model.window;
     sim_cost_chunk r = {.lead_ns = first_of(c)};
     for (uint32_t i = 0; i < n; i++) {
-        bt_price_batch_add(&batch, begin[i], end[i] - begin[i]);
+        bt_price_batch_add(&batch, begin[i], end[i] - begin[i], window);
         rows += end[i] - begin[i];
         before += (uint64_t)(end[i] - begin[i]) * begin[i];
-        bt_work_step_add(&s, begin[i], end[i] - begin[i], 1);
+        bt_work_step_add(&s, begin[i], end[i] - begin[i], 1, window);
     }
     before = rows ? (before + rows - 1) / rows : 0;
     r.valid = r.rows = (uint32_t)rows;

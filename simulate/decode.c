@@ -155,7 +155,7 @@ static void adopt(sim_cluster *c, sim_member *m, const dc_batch_plan *plan, bt_p
         m->items[m->items_len++] = (sim_item){.slot = it->slot, .kept = it->count, .made = made,
                                               .rank = (*rank)++, .is_piece = is_piece};
         if (is_piece && cost->has_programs) *pieces = sim_cost_piece(cost, it->pos, it->count, it->out > 0);
-        else bt_work_step_add(step, it->pos, it->count, it->out);
+        else bt_work_step_add(step, it->pos, it->count, it->out, cost->steps.model.window);
         sim_sequence *s = &m->sequences[it->slot];
         if (is_piece) sim_cluster_count_rows(c, m, s->number, it->pos, it->count);
         else m->again_rows += it->count - it->out; /* of known tokens, which another attempt made */

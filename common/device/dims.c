@@ -234,19 +234,18 @@ uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits)
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;
 }
 
+uint64_t bt_dims_kv_held(const bt_dims *s, uint32_t elem_bits, uint64_t tokens)
+{
+    const uint64_t layer = bt_dims_kv_bytes(s, elem_bits) / s->layers,
+                   seen = tokens < s->window ? tokens : s->window;
+    return layer * ((s->layers - s->windowed) * tokens + s->windowed * seen);
+}
+
 /* ---- fields that prices leave out ---- */
 
 size_t bt_dims_ignored_of(bt_dims_ignored ret[BT_DIMS_IGNORED], const bt_dims *s)
 {
     size_t n = 0;
-    if (s->windowed) {
-        bt_dims_ignored *i = &ret[n++];
-        *i = (bt_dims_ignored){.field = "sliding_window", .bound = "upper"};
-        (void)snprintf(i->effect, sizeof i->effect,
-                       "%" PRIu32 " of %" PRIu32 " layers see %" PRIu32
-                       " positions at most; attention is priced over all, save in programs of an NPU",
-                       s->windowed, s->layers, s->window);
-    }
     if (s->experts) {
         bt_dims_ignored *i = &ret[n++];
         *i = (bt_dims_ignored){.field = bt_dims_expert_keys[s->experts_key], .bound = "upper"};

@@ -55,8 +55,10 @@ uint64_t bt_dims_idle(const bt_dims *s);
 uint64_t bt_dims_used(const bt_dims *s);
 /* All weights of matrices, an embedding table of its own among them. */
 uint64_t bt_dims_weights(const bt_dims *s);
-/* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
+/* Bytes of K and V of one position in all layers, at elem_bits bits an element; and of those of `tokens` positions that
+ * later rows may see, of which layers with a window hold the window. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
+uint64_t bt_dims_kv_held(const bt_dims *s, uint32_t elem_bits, uint64_t tokens);
 
 /* ---- from a config.json ---- */
 

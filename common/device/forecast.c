@@ -23,10 +23,12 @@ static bt_standing standing_of(const bt_calibration *c, const bt_forecast_at *at
 {
     bt_dims_ignored left_out[BT_DIMS_IGNORED];
     const size_t n = at->model ? bt_dims_ignored_of(left_out, at->model) : 0;
+    const bool has_window =
+        at->model && at->model->windowed && (!at->context || at->context > at->model->window);
     bt_standing standing = bt_calibration_standing(c);
+    if (has_window && standing > BT_STANDING_FITTED) standing = BT_STANDING_FITTED;
     for (size_t i = 0; i < n; i++) {
-        const bool is_priced = at->has_programs && strcmp(left_out[i].field, "sliding_window") == 0;
-        const bool is_bound = !is_priced && strcmp(left_out[i].bound, "none") != 0;
+        const bool is_bound = strcmp(left_out[i].bound, "none") != 0;
         const bt_standing most = is_bound ? BT_STANDING_BOUND : BT_STANDING_FITTED;
         if (most < standing) standing = most;
     }

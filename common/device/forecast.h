@@ -8,13 +8,12 @@
 
 /* Where a figure lies: rows of its passes, sequences, positions of a sequence. The devices are the profile's. 0: not
  * known, and within every region. model: of which fields a price may leave out (bt_dims_ignored_of): where these make
- * it a bound, the figure has a bound's error, and where they make it too long or too short the error is not known.
- * NULL: what makes the figure leaves nothing out. has_programs: programs of an NPU make it, which attend to windows; no
- * row of a model with windows calibrates, so that the error is not known. */
+ * it a bound, the figure has a bound's error, and where they make it too long or too short the error is not known. It
+ * is not known either where the context is longer than a window of the model: no such row calibrates. NULL: what makes
+ * the figure leaves nothing out. */
 typedef struct bt_forecast_at {
     uint64_t rows, batch, context;
     const bt_dims *model;
-    bool has_programs;
 } bt_forecast_at;
 typedef struct bt_forecast_error {
     bt_standing standing; /* of this kind of figure: CALIBRATED only where rows of the kind were held out */

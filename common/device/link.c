@@ -1,8 +1,8 @@
 /* A wire sends one message after the other; what is hidden behind computing costs nothing. */
 #include "device/link.h"
 #include "device/time.h"
+#include "kernels/kv_view.h"
 
-#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -84,13 +84,53 @@ uint64_t bt_link_ns(const bt_link *l, uint64_t bytes)
     return bt_time_plus(bt_time_scale(bytes, ns, l->bits_per_us * by), l->latency_ns);
 }
 
-void bt_link_chunk(bt_link_queue *q, const bt_link *l, uint64_t start_ns, uint64_t took_ns, uint32_t layers,
-                   uint64_t bytes)
+bt_link_kv bt_link_kv_of(const bt_dims *s, uint64_t position_bytes)
 {
-    for (uint32_t i = 1; i <= layers; i++) {
-        const uint64_t ready = bt_time_plus(start_ns, bt_time_scale(took_ns, i, layers));
-        q->free_ns = bt_time_plus(q->free_ns > ready ? q->free_ns : ready, bt_link_ns(l, bytes));
+    bt_link_kv kv = {.layers = s->layers, .layer_bytes = position_bytes / s->layers};
+    if (bt_dims_global_every(&kv.global_every, s)) kv.window = s->window;
+    return kv;
+}
+
+bt_link_rows bt_link_rows_of(const bt_link_kv *kv, uint64_t begin, uint64_t end, uint64_t tokens)
+{
+    const uint64_t first = bt_kv_first_sent(kv->window, tokens), from = begin > first ? begin : first;
+    return (bt_link_rows){end - begin, end > from ? end - from : 0};
+}
+
+bool bt_link_sends_all(const bt_link_kv *kv, uint32_t layer)
+{
+    return !kv->window || bt_kv_sees_all(kv->global_every, layer);
+}
+
+uint64_t bt_link_layer_rows(const bt_link_kv *kv, const bt_link_rows *rows, uint32_t layer)
+{
+    return bt_link_sends_all(kv, layer) ? rows->all : rows->window;
+}
+
+uint64_t bt_link_bytes(const bt_link_kv *kv, const bt_link_rows *rows)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < kv->layers; i++) n = bt_time_plus(n, bt_link_layer_rows(kv, rows, i));
+    return bt_time_times(kv->layer_bytes, n);
+}
+
+uint64_t bt_link_message(bt_link_queue *q, const bt_link *l, uint64_t ready_ns, uint64_t bytes)
+{
+    const uint64_t ns = bt_link_ns(l, bytes);
+    q->free_ns = bt_time_plus(q->free_ns > ready_ns ? q->free_ns : ready_ns, ns);
+    return ns;
+}
+
+uint64_t bt_link_chunk(bt_link_queue *q, const bt_link *l, const bt_link_kv *kv, uint64_t start_ns,
+                       uint64_t took_ns, bt_link_rows rows)
+{
+    uint64_t ns = 0;
+    for (uint32_t i = 0; i < kv->layers; i++) {
+        const uint64_t n = bt_link_layer_rows(kv, &rows, i);
+        const uint64_t ready = bt_time_plus(start_ns, bt_time_scale(took_ns, (uint64_t)i + 1, kv->layers));
+        if (n) ns = bt_time_plus(ns, bt_link_message(q, l, ready, bt_time_times(kv->layer_bytes, n)));
     }
+    return ns;
 }
 
 uint64_t bt_link_exposed_ns(const bt_link_queue *q, uint64_t end_ns)

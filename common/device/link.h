@@ -1,7 +1,9 @@
 #ifndef BT_DEVICE_LINK_H
 #define BT_DEVICE_LINK_H
+#include <stdbool.h>
 #include <stdint.h>
 #include "base/err.h"
+#include "device/dims.h"
 
 /* A link between two nodes: its rate, and the latency of a message. The rate is the goodput, of which messages have
  * all, or with a share the line rate, of which they have that share beside headers and gaps. */
@@ -22,14 +24,37 @@ void bt_link_text(char ret[BT_LINK_MAX_TEXT], const bt_link *l);
 /* ns of one message; at most INT64_MAX. */
 uint64_t bt_link_ns(const bt_link *l, uint64_t bytes);
 
+/* The KV that a model's prompts send. A layer sends all rows, one with a window those from bt_kv_first_sent on
+ * (kernels/kv_view.h). */
+typedef struct bt_link_kv {
+    uint32_t layers;
+    uint32_t window, global_every; /* as bt_dims_global_every; window 0: every layer sends all rows */
+    uint64_t layer_bytes;          /* of a position in one layer */
+} bt_link_kv;
+/* position_bytes: in all layers. Windows in a pattern that no node has count as none. */
+bt_link_kv bt_link_kv_of(const bt_dims *s, uint64_t position_bytes);
+/* Rows that a layer sends which sees all positions, and one with a window. */
+typedef struct bt_link_rows {
+    uint64_t all, window;
+} bt_link_rows;
+/* Rows [begin, end) of a prompt of so many tokens, begin <= end, as they are sent. */
+bt_link_rows bt_link_rows_of(const bt_link_kv *kv, uint64_t begin, uint64_t end, uint64_t tokens);
+/* Whether a layer sends all rows; its part of such rows; and the bytes of all layers' parts. */
+bool bt_link_sends_all(const bt_link_kv *kv, uint32_t layer);
+uint64_t bt_link_layer_rows(const bt_link_kv *kv, const bt_link_rows *rows, uint32_t layer);
+uint64_t bt_link_bytes(const bt_link_kv *kv, const bt_link_rows *rows);
+
 /* Rows of KV that leave layer by layer while later layers and chunks are computed, one message a layer and chunk, in
- * their order. */
+ * their order; none of a layer without rows. */
 typedef struct bt_link_queue {
     uint64_t free_ns; /* when the wire has sent everything so far */
 } bt_link_queue;
-/* A chunk computed from start_ns in took_ns, `layers` equal parts of it ready one after the other, each of `bytes`. */
-void bt_link_chunk(bt_link_queue *q, const bt_link *l, uint64_t start_ns, uint64_t took_ns, uint32_t layers,
-                   uint64_t bytes);
+/* A message that is ready at ready_ns. Returns its ns on the wire. */
+uint64_t bt_link_message(bt_link_queue *q, const bt_link *l, uint64_t ready_ns, uint64_t bytes);
+/* A chunk computed from start_ns in took_ns, its layers equal parts of it, ready one after the other. Returns the ns of
+ * all messages on the wire. */
+uint64_t bt_link_chunk(bt_link_queue *q, const bt_link *l, const bt_link_kv *kv, uint64_t start_ns, uint64_t took_ns,
+                       bt_link_rows rows);
 /* The wait that is left after the end of the last chunk. */
 uint64_t bt_link_exposed_ns(const bt_link_queue *q, uint64_t end_ns);
 #endif

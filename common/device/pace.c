@@ -80,7 +80,7 @@ static int64_t stored_us(const bt_pace_prompt *p, size_t chunk, uint32_t layer)
 {
     uint64_t ns = 0;
     for (size_t c = p->chunk; c <= chunk; c++) {
-        const uint64_t at = p->played.stored_ns[c * p->d->layers + layer];
+        const uint64_t at = p->played.stored_ns[c * p->d->kv.layers + layer];
         if (at > ns) ns = at;
     }
     return bt_pace_due_us(&p->pace, p->begin_us, ns);
@@ -88,7 +88,7 @@ static int64_t stored_us(const bt_pace_prompt *p, size_t chunk, uint32_t layer)
 
 static bool is_stored(const bt_pace_prompt *p, size_t chunk, int64_t now_us)
 {
-    for (uint32_t l = 0; l < p->d->layers; l++)
+    for (uint32_t l = 0; l < p->d->kv.layers; l++)
         if (now_us < stored_us(p, chunk, l)) return false;
     return true;
 }
@@ -122,7 +122,7 @@ void bt_pace_prompt_begin(bt_pace_prompt *ret, bt_pace pace, const bt_work_prefi
 /* As in bt_link_chunk: layers are equal parts of a chunk, one after the other. */
 static int64_t layer_us(const bt_pace_prompt *p, uint32_t layer)
 {
-    const uint64_t part = bt_time_scale(p->after_ns - p->before_ns, (uint64_t)layer + 1, p->d->layers);
+    const uint64_t part = bt_time_scale(p->after_ns - p->before_ns, (uint64_t)layer + 1, p->d->kv.layers);
     return bt_pace_due_us(&p->pace, p->begin_us, bt_time_plus(p->before_ns, part));
 }
 

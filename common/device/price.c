@@ -145,6 +145,9 @@ bt_err bt_price_of_dims(bt_price *ret, const bt_profile *profile, const bt_dims 
     bt_err e = bt_price_begin(&p, profile, fault);
     for (size_t i = 0; e == BT_OK && i < n; i++) e = add_program(&p, program_rows[i], s, r, fault);
     if (e < 0) return e;
+    p.layers = s->layers;
+    p.windowed = s->windowed;
+    p.window = s->window;
     p.last_ns = add_op(&last, profile, &head);
     p.last_ops = last.ops.fixed;
     p.last_bytes = last.bytes.fixed;
@@ -158,27 +161,30 @@ static uint64_t at(const bt_price_line *l, uint64_t pairs, uint64_t positions)
     return bt_wide_clamp(bt_wide_add(bt_wide_of(l->fixed), bt_wide_right(lines, FRACTION)), INT64_MAX);
 }
 
-/* Rows behind `first` see first + 1, first + 2, ... columns. */
-static uint64_t pairs_of(uint64_t first, uint64_t rows)
+/* What `windowed` of the layers make, each a layer's part of `window`, and the others of `all`. Rounded up
+ * where `rest` is layers - 1, and down where it is 0. */
+static uint64_t by_class(uint64_t all, uint64_t window, uint32_t windowed, uint32_t layers, uint32_t rest)
 {
-    const bt_wide before = bt_wide_mul(rows, first), own = bt_wide_right(bt_wide_mul(rows, rows + 1), 1);
-    return bt_wide_clamp(bt_wide_add(before, own), INT64_MAX);
+    const bt_wide sum = bt_wide_add(bt_wide_mul(all, layers - windowed), bt_wide_mul(window, windowed));
+    return bt_wide_low(bt_wide_div(bt_wide_add(sum, bt_wide_of(rest)), layers));
 }
 
-/* Columns of a program that is static in them; 0: of no such program. */
-static uint64_t columns_of(const bt_price_program *g, uint64_t first)
+/* Columns of a program that is static in them; 0: of no such program. With a window as many as its rows see
+ * together. */
+static uint64_t columns_of(const bt_price_program *g, uint64_t first, uint64_t window)
 {
     uint64_t ctx = g->ctx;
     while (ctx && ctx < first + g->rows) ctx *= 2;
-    return ctx;
+    return window && window + g->rows - 1 < ctx ? window + g->rows - 1 : ctx;
 }
 
 /* The fixed time of a chunk is in `compute`. Attention takes the longer of its two lines, computing and
  * reading. */
-static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
+static bt_price_sum chunk_with(const bt_price_program *g, uint64_t first, uint64_t window)
 {
-    const uint64_t ctx = columns_of(g, first), positions = ctx ? ctx : first + g->rows,
-                   pairs = ctx ? g->rows * ctx : pairs_of(first, g->rows);
+    const uint64_t ctx = columns_of(g, first, window),
+                   positions = ctx ? ctx : bt_time_positions(first, g->rows, window),
+                   pairs = ctx ? g->rows * ctx : bt_time_pairs(first, g->rows, window);
     const uint64_t compute = at(&g->compute, pairs, 0),
                    memory = plus(g->compute.fixed, at(&g->memory, 0, positions));
     bt_price_sum s = {.ns = plus(most(compute, memory), at(&g->scores, pairs, 0)),
@@ -191,10 +197,20 @@ static bt_price_sum chunk(const bt_price_program *g, uint64_t first)
     return s;
 }
 
-uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first)
+static bt_price_sum chunk(const bt_price *p, uint32_t i, uint64_t first)
 {
-    return chunk(&p->program[i], first).ns;
+    bt_price_sum s = chunk_with(&p->program[i], first, 0);
+    if (!p->windowed) return s;
+    const bt_price_sum w = chunk_with(&p->program[i], first, p->window);
+    const uint64_t before = s.ns;
+    s.ns = by_class(s.ns, w.ns, p->windowed, p->layers, p->layers - 1);
+    s.ops = by_class(s.ops, w.ops, p->windowed, p->layers, 0);
+    s.bytes = by_class(s.bytes, w.bytes, p->windowed, p->layers, 0);
+    s.term_ns[BT_TERM_ATTENTION] -= before - s.ns;
+    return s;
 }
+
+uint64_t bt_price_chunk_ns(const bt_price *p, uint32_t i, uint64_t first) { return chunk(p, i, first).ns; }
 
 void bt_price_sum_add(bt_price_sum *sum, const bt_price_sum *more)
 {
@@ -210,13 +226,15 @@ void bt_price_sum_add(bt_price_sum *sum, const bt_price_sum *more)
     sum->tail_ns = plus(sum->tail_ns, more->tail_ns);
 }
 
-void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows)
+void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows, uint64_t window)
 {
     s->prompts++;
     s->rows = plus(s->rows, rows);
-    s->pairs = plus(s->pairs, pairs_of(first, rows));
+    s->pairs = plus(s->pairs, bt_time_pairs(first, rows, 0));
+    s->window_pairs = plus(s->window_pairs, bt_time_pairs(first, rows, window));
     s->end = plus(first, rows);
     s->positions = plus(s->positions, s->end);
+    s->window_positions = plus(s->window_positions, bt_time_positions(first, rows, window));
     s->most = most(s->most, s->end);
 }
 
@@ -232,7 +250,7 @@ bt_price_sum bt_price_prompt(const bt_price *p, uint64_t tokens)
     uint32_t i = p->programs - 1;
     for (uint64_t first = 0; first < tokens; first += p->program[i].rows) {
         while (i && p->program[i - 1].rows >= tokens - first) i--;
-        const bt_price_sum c = chunk(&p->program[i], first);
+        const bt_price_sum c = chunk(p, i, first);
         bt_price_sum_add(&s, &c);
     }
     return s;
@@ -268,6 +286,8 @@ bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r)
         .heads = s->heads,
         .kv_heads = s->kv_heads,
         .head_dim = s->head_dim,
+        .window = s->window,
+        .windowed = s->windowed,
         .weight_bits = r->weight_bits,
         .input_bits = r->input_bits,
         .is_float = r->is_float,
@@ -410,13 +430,12 @@ bt_price_steps bt_price_steps_of(const bt_profile *p, const bt_price_model *m)
     return f;
 }
 
-/* A step as it adds up: what classes take that compute for longer than they read, and the bytes of the
- * others. A class whose two times are equal counts as computing: so no time falls when one of the two grows.
- */
+/* Products or attention of a step as they add up: what classes take that compute for longer than they read,
+ * and the bytes of the others. A class whose two times are equal counts as computing: so no time falls when
+ * one of the two grows. */
 typedef struct classes {
     const bt_price_steps *of;
-    uint64_t ns, bytes; /* of products */
-    uint64_t attention_ns, attention_bytes;
+    uint64_t ns, bytes;
 } classes;
 
 /* A profile may say which share of the shorter of the two the longer does not hide. more_bytes: of weights
@@ -455,12 +474,12 @@ static uint64_t by_longest(const bt_price_steps *f, uint64_t pairs, uint64_t row
 
 /* Few heads do not fill a device: one of the longest sequence is read at its own rate, or in parts that cost
  * something to join. The length is the mean of what its rows see. read_ns: of all heads together. */
-static uint64_t few_heads_ns(const bt_price_steps *f, const bt_price_step *s, uint64_t read_ns)
+static uint64_t few_heads_ns(const bt_price_steps *f, const bt_price_seen *n, uint64_t rows, uint64_t read_ns)
 {
     const bt_price_model *m = &f->model;
     const bt_profile_attention *k = &f->attention;
     if (!k->head_bytes_per_us) return 0;
-    const uint64_t longest = s->longest_pairs ? s->longest_pairs / s->longest_rows : s->pairs / s->rows,
+    const uint64_t longest = n->longest_pairs ? n->longest_pairs / n->longest_rows : n->pairs / rows,
                    head = times(m->kv_bytes / most(1, m->kv_heads), longest),
                    whole = longest > k->least_positions ? bt_time_of(head, k->head_bytes_per_us) : 0,
                    parts = plus(read_ns, times(m->layers, k->join_ns));
@@ -476,35 +495,57 @@ static uint64_t scores_ns(const bt_price_steps *f, uint64_t pairs)
 }
 
 /* Sequences have one row each, or several, which take at least what one row does. */
-static void add_attention_class(classes *c, const bt_price_step *s, bool is_single)
+static void add_attention_class(classes *c, const bt_price_seen *n, uint64_t all_rows, uint64_t sequences,
+                                bool is_single)
 {
     const bt_price_steps *f = c->of;
     const bt_price_model *m = &f->model;
     const bt_profile_attention *k = &f->attention;
-    if (!s->rows) return;
-    const bool is_gathered = s->sequences > 1 && m->heads > m->kv_heads && m->kv_heads > f->kv_devices;
+    if (!all_rows) return;
+    const bool is_gathered = sequences > 1 && m->heads > m->kv_heads && m->kv_heads > f->kv_devices;
     const uint32_t more_rows = is_single ? 0 : k->half_rows;
     const uint64_t row_ns = (k->row_launch_ns ? k->row_launch_ns : k->launch_ns) +
                             (uint64_t)(is_gathered ? k->gather_ns : 0),
                    launch_ns = is_single ? row_ns : k->launch_ns;
-    const uint64_t rows = plus(s->rows, times(s->sequences, more_rows)),
-                   pairs = plus(s->pairs, times(s->positions, more_rows)),
-                   least = times(s->sequences, k->least_positions),
-                   positions = most(least, plus(s->positions, times(s->sequences, k->kv_half_positions))),
+    const uint64_t rows = plus(all_rows, times(sequences, more_rows)),
+                   pairs = plus(n->pairs, times(n->positions, more_rows)),
+                   least = times(sequences, k->least_positions),
+                   positions = most(least, plus(n->positions, times(sequences, k->kv_half_positions))),
                    bytes = part(times(m->kv_bytes, positions), f->kv_devices),
                    product = more_rows ? bt_time_of_units(&f->time, &f->pair, pairs, rows)
-                                       : by_longest(f, pairs, rows, s->longest_rows, s->longest_pairs),
+                                       : by_longest(f, pairs, rows, n->longest_rows, n->longest_pairs),
                    compute = plus(product, scores_ns(f, pairs)),
                    read = bt_time_of(bytes, f->kv_rate ? f->kv_rate : f->decode_rate);
     if (f->kv_rate) {
         const uint64_t ns = plus(times(m->layers, launch_ns), most(compute, read)),
-                       row = plus(times(m->layers, row_ns), most(read, few_heads_ns(f, s, read)));
-        c->attention_ns = plus(c->attention_ns, most(ns, row));
+                       row = plus(times(m->layers, row_ns), most(read, few_heads_ns(f, n, all_rows, read)));
+        c->ns = plus(c->ns, most(ns, row));
         return;
     }
-    c->attention_ns = plus(c->attention_ns, times(m->layers, launch_ns));
-    if (compute >= read) c->attention_ns = plus(c->attention_ns, compute);
-    else c->attention_bytes = plus(c->attention_bytes, bytes);
+    c->ns = plus(c->ns, times(m->layers, launch_ns));
+    if (compute >= read) c->ns = plus(c->ns, compute);
+    else c->bytes = plus(c->bytes, bytes);
+}
+
+/* Attention where every layer sees so much. bytes: of products, which the step waits for too. */
+static uint64_t attention_ns(const bt_price_steps *f, const bt_price_step *s, const bt_price_seen *n,
+                             uint64_t bytes)
+{
+    classes c = {.of = f, .bytes = bytes};
+    const bt_price_seen ones = {.pairs = n->single_positions, .positions = n->single_positions,
+                                .longest_rows = 1, .longest_pairs = n->single_longest},
+                        several = {.pairs = n->pairs - n->single_positions,
+                                   .positions = n->positions - n->single_positions,
+                                   .longest_rows = n->longest_rows, .longest_pairs = n->longest_pairs};
+    add_attention_class(&c, &ones, s->single_rows, s->single_rows, true);
+    add_attention_class(&c, &several, s->rows - s->single_rows, s->sequences - s->single_rows, false);
+    return plus(c.ns, bt_time_of(c.bytes, f->decode_rate));
+}
+
+/* As classes of layers see it: rest as by_class. */
+static uint64_t of_layers(const bt_price_model *m, uint64_t all, uint64_t window, uint32_t rest)
+{
+    return m->windowed ? by_class(all, window, m->windowed, m->layers, rest) : all;
 }
 
 /* Norms, sums, rotary positions and activations of a GPU. */
@@ -523,30 +564,20 @@ bt_price_sum bt_price_step_at(const bt_price_steps *f, const bt_price_step *s)
     const bt_price_model *m = &f->model;
     const uint64_t experts = s->rows && m->idle_bytes ? times(s->rows - 1, m->expert_bytes) : 0,
                    more_bytes = bt_time_experts(m->idle_bytes, experts),
-                   rows = plus(s->single_rows, bt_time_program_rows(t, s->rows - s->single_rows));
-    const bt_price_step ones = {.rows = s->single_rows,
-                                .sequences = s->single_rows,
-                                .pairs = s->single_positions,
-                                .positions = s->single_positions,
-                                .longest_rows = 1,
-                                .longest_pairs = s->single_longest},
-                        several = {.rows = s->rows - s->single_rows,
-                                   .sequences = s->sequences - s->single_rows,
-                                   .pairs = s->pairs - s->single_positions,
-                                   .positions = s->positions - s->single_positions,
-                                   .longest_rows = s->longest_rows,
-                                   .longest_pairs = s->longest_pairs};
+                   rows = plus(s->single_rows, bt_time_program_rows(t, s->rows - s->single_rows)),
+                   pair_ops = (uint64_t)4 * m->layers * m->heads * m->head_dim,
+                   held = bt_price_kv_held(t, m->kv_heads, m->kv_bytes);
     classes c = {.of = f};
     bt_price_sum r = {.chunks = 1};
     r.ops = plus(plus(times(2 * m->body_weights, s->rows), times(2 * m->head_weights, s->logits)),
-                 times(s->pairs, (uint64_t)4 * m->layers * m->heads * m->head_dim));
+                 of_layers(m, times(s->all.pairs, pair_ops), times(s->window.pairs, pair_ops), 0));
     r.bytes = plus(plus(m->weight_bytes - (s->logits ? 0 : m->head_bytes), more_bytes),
-                   times(bt_price_kv_held(t, m->kv_heads, m->kv_bytes), s->positions));
+                   of_layers(m, times(held, s->all.positions), times(held, s->window.positions), 0));
     add_products(&c, &f->body, bt_time_rows(t, rows, m->input_bits), more_bytes);
     if (s->logits) add_products(&c, &f->head, bt_time_rows(t, s->logits, m->input_bits), 0);
-    add_attention_class(&c, &ones, true);
-    add_attention_class(&c, &several, false);
-    r.ns = plus(plus(c.ns, c.attention_ns), bt_time_of(plus(c.bytes, c.attention_bytes), f->decode_rate));
+    const uint64_t all_ns = attention_ns(f, s, &s->all, c.bytes),
+                   window_ns = m->windowed ? attention_ns(f, s, &s->window, c.bytes) : 0;
+    r.ns = plus(c.ns, of_layers(m, all_ns, window_ns, m->layers - 1));
     const uint64_t products = plus(c.ns, c.bytes ? bt_time_of(c.bytes, f->decode_rate) : 0);
     r.term_ns[BT_TERM_PRODUCTS] = products;
     r.term_ns[BT_TERM_ATTENTION] = r.ns - products;
@@ -571,33 +602,36 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
 }
 
 /* Where all of a step's sequences are alike, one of them is the longest. */
-static void name_longest(bt_price_step *s)
+static bt_price_seen with_longest(const bt_price_step *s, const bt_price_seen *seen)
 {
-    if (!s->single_longest && s->single_rows)
-        s->single_longest = (s->single_positions - 1) / s->single_rows + 1;
-    if (s->longest_pairs || s->rows == s->single_rows) return;
-    s->longest_rows = s->rows - s->single_rows;
-    s->longest_pairs = s->pairs - s->single_positions;
+    bt_price_seen n = *seen;
+    if (!n.single_longest && s->single_rows) n.single_longest = (n.single_positions - 1) / s->single_rows + 1;
+    if (n.longest_pairs || s->rows == s->single_rows) return n;
+    n.longest_rows = s->rows - s->single_rows;
+    n.longest_pairs = n.pairs - n.single_positions;
+    return n;
+}
+
+static bt_price_seen sum_of(bt_price_seen a, bt_price_seen b)
+{
+    const bool is_b =
+        b.longest_pairs && times(b.longest_pairs, a.longest_rows) >= times(a.longest_pairs, b.longest_rows);
+    return (bt_price_seen){.pairs = plus(a.pairs, b.pairs),
+                           .positions = plus(a.positions, b.positions),
+                           .single_positions = plus(a.single_positions, b.single_positions),
+                           .single_longest = most(a.single_longest, b.single_longest),
+                           .longest_rows = is_b ? b.longest_rows : a.longest_rows,
+                           .longest_pairs = is_b ? b.longest_pairs : a.longest_pairs};
 }
 
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more)
 {
-    bt_price_step one = *more;
-    name_longest(&one);
-    name_longest(step);
-    if (one.single_longest > step->single_longest) step->single_longest = one.single_longest;
-    if (times(one.longest_pairs, step->longest_rows) >= times(step->longest_pairs, one.longest_rows) &&
-        one.longest_pairs) {
-        step->longest_rows = one.longest_rows;
-        step->longest_pairs = one.longest_pairs;
-    }
+    step->all = sum_of(with_longest(step, &step->all), with_longest(more, &more->all));
+    step->window = sum_of(with_longest(step, &step->window), with_longest(more, &more->window));
     step->rows = plus(step->rows, more->rows);
     step->logits = plus(step->logits, more->logits);
-    step->pairs = plus(step->pairs, more->pairs);
-    step->positions = plus(step->positions, more->positions);
     step->sequences = plus(step->sequences, more->sequences);
     step->single_rows = plus(step->single_rows, more->single_rows);
-    step->single_positions = plus(step->single_positions, more->single_positions);
 }
 
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
@@ -607,18 +641,36 @@ uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m)
                 bt_time_of(m->weight_bytes / bt_profile_devices(t), t->first_weight_bytes_per_us));
 }
 
-bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx)
+static bt_price_seen seen_of(uint64_t first, uint64_t rows, uint64_t window)
 {
-    const uint64_t positions = times(batch, ctx);
-    return (bt_price_step){
-        .rows = batch,      .logits = batch,      .pairs = positions,           .positions = positions,
-        .sequences = batch, .single_rows = batch, .single_positions = positions};
+    bt_price_seen n = {.pairs = bt_time_pairs(first, rows, window),
+                       .positions = bt_time_positions(first, rows, window)};
+    if (rows == 1) n.single_positions = n.positions;
+    return n;
 }
 
-bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows)
+static bt_price_seen singles_of(uint64_t batch, uint64_t ctx)
 {
-    bt_price_step s = {.rows = rows, .logits = 1, .sequences = 1, .pairs = pairs_of(first, rows),
-                       .positions = plus(first, rows)};
-    if (rows == 1) s.single_rows = 1, s.single_positions = s.positions;
-    return s;
+    const uint64_t positions = times(batch, ctx);
+    return (bt_price_seen){.pairs = positions, .positions = positions, .single_positions = positions};
+}
+
+bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx, uint64_t window)
+{
+    return (bt_price_step){.rows = batch,
+                           .logits = batch,
+                           .sequences = batch,
+                           .single_rows = batch,
+                           .all = singles_of(batch, ctx),
+                           .window = singles_of(batch, window && window < ctx ? window : ctx)};
+}
+
+bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows, uint64_t window)
+{
+    return (bt_price_step){.rows = rows,
+                           .logits = 1,
+                           .sequences = 1,
+                           .single_rows = rows == 1,
+                           .all = seen_of(first, rows, 0),
+                           .window = seen_of(first, rows, window)};
 }

@@ -21,7 +21,11 @@
  * attention of sequences with several rows; attention of those with one; on a GPU, norms, sums and activations by
  * their bytes (a device with programs has them in decode_op_ns). Bytes that a step waits for at one rate are rounded up
  * together. A group of devices divides matrices and heads, and sums over itself twice a layer; where there are more
- * devices than KV heads, several hold the same one. */
+ * devices than KV heads, several hold the same one.
+ *
+ * Layers with a window form a class. Attention of all layers is priced twice, as if each saw all positions and as if
+ * each had the window; a layer takes its part of its class's time, and the sum over layers is rounded once. So no time
+ * falls where none does without windows, and within the window nothing differs. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
 /* A pass costs a fixed number, a number for each (row, column) pair and one for each position of KV; the last two are
@@ -42,6 +46,7 @@ typedef struct bt_price {
     uint32_t programs;
     uint64_t first_ns, first_launch_ns;     /* once a prompt: the first use of weights and operators; its launches */
     uint64_t last_ns, last_ops, last_bytes; /* once a prompt: the output matrix, for its last row */
+    uint32_t layers, windowed, window;      /* as bt_dims */
 } bt_price;
 
 /* BT_EARG: a profile without time, naming it. */
@@ -82,7 +87,8 @@ typedef struct bt_price_model {
     uint64_t norm_bytes, gate_bytes;     /* a row's in small operators: of the hidden row; of what heads and FFN hold */
     uint64_t split_matrices, split_inputs; /* those whose inputs a group divides; their inputs together */
     uint32_t operators, layers, hidden, heads, kv_heads, head_dim, weight_bits, input_bits;
-    bool is_float; /* as bt_price_recipe */
+    uint32_t window, windowed; /* as bt_dims */
+    bool is_float;             /* as bt_price_recipe */
 } bt_price_model;
 bt_price_model bt_price_model_of(const bt_dims *s, const bt_price_recipe *r);
 
@@ -114,13 +120,18 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
 /* The memory of a group that KV of kv_bytes takes: more than that where several devices hold the same head. kv_heads 0:
  * not known. */
 uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes);
-typedef struct bt_price_step {
-    uint64_t rows, logits, pairs, positions; /* of all sequences together */
-    uint64_t sequences;
-    uint64_t single_rows, single_positions; /* of these, those of sequences that have one row */
+/* What a layer's rows of all sequences together see. */
+typedef struct bt_price_seen {
+    uint64_t pairs, positions; /* of a row and a position that it sees; positions that are read */
+    uint64_t single_positions; /* of these, those of sequences that have one row */
     /* The most positions of a sequence that has one row; rows and pairs of another one, with the most pairs a row. 0:
      * all are alike. */
     uint64_t single_longest, longest_rows, longest_pairs;
+} bt_price_seen;
+typedef struct bt_price_step {
+    uint64_t rows, logits, sequences; /* of all sequences together */
+    uint64_t single_rows;             /* of sequences that have one row */
+    bt_price_seen all, window;        /* in a layer that sees all positions; in one that has a window */
 } bt_price_step;
 void bt_price_step_add(bt_price_step *step, const bt_price_step *more);
 /* A profile and a model fix this much of all steps, so that a step costs few divisions. It borrows nothing. */
@@ -145,14 +156,16 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
 /* Once a prompt that runs as steps: the first use of weights and operators, as first_ns of programs. */
 uint64_t bt_price_first_use(const bt_profile *p, const bt_price_model *m);
 /* A step of `batch` sequences with ctx positions each, the new one included; a step of a prompt's rows behind `first`.
- */
-bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx);
-bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows);
+ * window: the model's; 0: none. */
+bt_price_step bt_price_decode_step(uint64_t batch, uint64_t ctx, uint64_t window);
+bt_price_step bt_price_prefill_step(uint64_t first, uint64_t rows, uint64_t window);
 /* Rows of several prompts that pass together, each behind its own positions. Begin with zeros. */
 typedef struct bt_price_batch {
-    uint64_t prompts, rows, pairs, positions; /* pairs of a row and a position that it sees; positions that are read */
+    uint64_t prompts, rows;
+    uint64_t pairs, positions;               /* as bt_price_seen, in a layer that sees all positions */
+    uint64_t window_pairs, window_positions; /* in one that has a window */
     uint64_t end, most; /* position behind the last prompt's rows; greatest such position of all prompts */
 } bt_price_batch;
-/* Adds rows [first, first + rows) of one more prompt. */
-void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows);
+/* Adds rows [first, first + rows) of one more prompt. window: the model's; 0: none. */
+void bt_price_batch_add(bt_price_batch *s, uint64_t first, uint64_t rows, uint64_t window);
 #endif

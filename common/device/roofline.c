@@ -12,11 +12,15 @@ bt_roofline_share bt_roofline_shares(const bt_dims *s, uint64_t ctx)
 {
     bt_dims_matrix m[BT_DIMS_MATRICES];
     const size_t n = bt_dims_matrices(m, s);
-    const uint64_t q = (uint64_t)s->heads * s->head_dim;
-    bt_roofline_share r = {.attention = bt_time_times(q, ctx)}; /* scores and sums, each q by ctx / 2 */
+    const uint64_t q = (uint64_t)s->heads * s->head_dim, w = s->window,
+                   all = bt_time_times(s->layers - s->windowed, ctx),
+                   windowed = w < ctx ? bt_time_scale(w * s->windowed, 2 * ctx - w, ctx)
+                                      : bt_time_times(s->windowed, ctx);
+    /* scores and sums, each q by half of these columns */
+    bt_roofline_share r = {.attention = bt_time_times(q, bt_time_plus(all, windowed))};
     uint64_t *part = &r.qkv;
     for (size_t i = 0; i < n; i++) {
-        const uint64_t weights = (uint64_t)m[i].inputs * m[i].outputs;
+        const uint64_t weights = (uint64_t)m[i].inputs * m[i].outputs * s->layers;
         const bool is_output = part == &r.qkv && m[i].is_row_split;
         if (is_output) r.output = weights, part = &r.ffn;
         else *part += weights;
@@ -59,21 +63,22 @@ static uint32_t program_for(const bt_price *p, uint64_t left)
 
 bt_roofline_first bt_roofline_first_token(const bt_roofline_pair *p, uint64_t tokens)
 {
-    const bt_price_step whole = bt_price_prefill_step(0, tokens);
+    const bt_price_step whole = bt_price_prefill_step(0, tokens, p->decode_model.window);
     bt_roofline_first r = {.alone_ns = bt_price_step_of(&p->decode, &p->decode_model, &whole).ns};
     bt_link_queue queue = {0};
-    const uint64_t layer_bytes = p->kv_bytes / p->layers;
     if (!p->prefill.programs) {
         r.prefill_ns = bt_price_step_of(&p->prefill_profile, &p->prefill_model, &whole).ns;
-        bt_link_chunk(&queue, &p->link, 0, r.prefill_ns, p->layers, bt_time_times(layer_bytes, tokens));
+        (void)bt_link_chunk(&queue, &p->link, &p->kv, 0, r.prefill_ns,
+                            bt_link_rows_of(&p->kv, 0, tokens, tokens));
     } else {
         uint64_t end = r.first_use_ns = p->prefill.first_ns, rows;
         for (uint64_t first = 0; first < tokens; first += rows) {
             const uint32_t i = program_for(&p->prefill, tokens - first);
             const uint64_t took = bt_price_chunk_ns(&p->prefill, i, first);
             rows = p->prefill.program[i].rows;
-            const uint64_t real = tokens - first < rows ? tokens - first : rows;
-            bt_link_chunk(&queue, &p->link, end, took, p->layers, bt_time_times(layer_bytes, real));
+            const uint64_t behind = tokens - first < rows ? tokens : first + rows;
+            (void)bt_link_chunk(&queue, &p->link, &p->kv, end, took,
+                                bt_link_rows_of(&p->kv, first, behind, tokens));
             end = bt_time_plus(end, took);
         }
         r.prefill_ns = bt_time_plus(end, p->prefill.last_ns);

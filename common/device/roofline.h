@@ -8,15 +8,16 @@
 /* The same shape where every head has K and V of its own. */
 bt_dims bt_roofline_unshared(const bt_dims *s);
 
-/* A token's forward pass behind `ctx` positions' mean, by part, in multiply-accumulates of one layer: a prompt of ctx
- * tokens sees ctx / 2 columns on average. */
+/* A token's forward pass behind `ctx` positions' mean, by part, in multiply-accumulates of all layers: a prompt of ctx
+ * tokens sees ctx / 2 columns on average, and w - w^2 / (2 ctx) in layers with a window of w < ctx. */
 typedef struct bt_roofline_share {
     uint64_t qkv, output, ffn, attention;
 } bt_roofline_share;
 bt_roofline_share bt_roofline_shares(const bt_dims *s, uint64_t ctx);
 
-/* Attention of one layer over `tokens`, elements of 16 bits: what a score matrix for every head takes, and what an
- * attention that never writes it (FlashAttention) reads and writes: Q, K, V and O, with O apart. */
+/* Attention of one layer that sees all positions, over `tokens`, elements of 16 bits: what a score matrix for every
+ * head takes, and what an attention that never writes it (FlashAttention) reads and writes: Q, K, V and O, with O
+ * apart. */
 typedef struct bt_roofline_flash {
     uint64_t score_bytes, output_bytes, qkvo_bytes;
 } bt_roofline_flash;
@@ -34,8 +35,7 @@ typedef struct bt_roofline_pair {
     bt_profile prefill_profile, decode;
     bt_price_model prefill_model, decode_model;
     bt_link link;
-    uint32_t layers;
-    uint64_t kv_bytes; /* of a position */
+    bt_link_kv kv;
 } bt_roofline_pair;
 typedef struct bt_roofline_first {
     uint64_t prefill_ns, exposed_ns, alone_ns; /* prefill, the exposed hand-off, and the decode device alone */

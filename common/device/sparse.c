@@ -85,7 +85,7 @@ bt_sparse_cost bt_sparse_layer(const bt_sparse *s, const bt_sparse_engines *e, u
                      .choosing = over(rows, s->rows),
                      .positions = seen,
                      .columns = most(ctx, seen),
-                     .pairs = plus(times(rows, first), times(rows, rows + 1) / 2)};
+                     .pairs = bt_time_pairs(first, rows, 0)};
     bt_heads_times head[BT_HEADS_MAX];
     bt_heads_plan made;
     bt_sparse_cost cost = {0};

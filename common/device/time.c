@@ -173,10 +173,22 @@ uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m)
     return bt_time_plus(ns, t->op_launch_ns);
 }
 
+/* Rows behind `first` see first + 1, first + 2, ... positions, until they see the window. */
 uint64_t bt_time_pairs(uint64_t first, uint64_t rows, uint64_t window)
 {
-    const uint64_t short_rows = !window || first + rows < window ? rows : first < window ? window - first : 0;
-    return short_rows * first + short_rows * (short_rows + 1) / 2 + (rows - short_rows) * window;
+    const uint64_t short_rows = !window || bt_time_plus(first, rows) < window ? rows
+                                : first < window                              ? window - first
+                                                                              : 0;
+    const bt_wide before = bt_wide_mul(short_rows, first),
+                  own = bt_wide_right(bt_wide_mul(short_rows, short_rows + 1), 1),
+                  others = bt_wide_mul(rows - short_rows, window);
+    return bt_wide_clamp(bt_wide_add(bt_wide_add(before, own), others), INT64_MAX);
+}
+
+uint64_t bt_time_positions(uint64_t first, uint64_t rows, uint64_t window)
+{
+    const uint64_t unseen = window && first >= window ? first + 1 - window : 0;
+    return bt_time_plus(first - unseen, rows);
 }
 
 uint64_t bt_time_of_attention(const bt_profile *p, const bt_time_attention *a)

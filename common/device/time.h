@@ -63,9 +63,10 @@ static inline uint64_t bt_time_experts(uint64_t all, uint64_t chosen) { return c
 uint64_t bt_time_palette_bytes(uint64_t inputs, uint64_t outputs, uint32_t index_bits);
 uint64_t bt_time_of_matrix(const bt_profile *p, const bt_time_matrix *m);
 
-/* The pairs of a row and a position that it sees, of rows [first, first + rows); with a window a row sees at most so
- * many positions, its own included. 0: all. */
+/* The pairs of a row and a position that it sees, of rows [first, first + rows), and the positions that these rows see
+ * together; with a window a row sees at most so many positions, its own included. 0: all. At most INT64_MAX. */
 uint64_t bt_time_pairs(uint64_t first, uint64_t rows, uint64_t window);
+uint64_t bt_time_positions(uint64_t first, uint64_t rows, uint64_t window);
 /* Attention of one layer: `pairs` of a row and a column that are computed, over ctx positions of K and V. Scores also
  * pass a softmax, one element for each pair and head. */
 typedef struct bt_time_attention {

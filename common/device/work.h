@@ -60,14 +60,13 @@ typedef struct bt_work_prefill {
     bt_work_play *play; /* NULL: program order, one engine at a time, layers as equal parts of a chunk */
     void *play_ud;
     bt_link link; /* bits_per_us 0: not known, and sending costs nothing */
-    uint32_t layers;
-    uint64_t kv_bytes; /* of a position in all layers */
+    bt_link_kv kv;
 } bt_work_prefill;
 
 /* Positions [first, end) are computed, [covered, end) are sent: rows below `first` are kept from earlier prompts, rows
  * below `covered` are at the decode node. Rows leave layer by layer, one message a layer and chunk; with is_whole all
  * leave when the last row is computed, before the output matrix, one message a layer. Kept rows that have to be sent
- * leave first. */
+ * leave first. Layers with a window send no rows that no later row sees (device/link.h). */
 typedef struct bt_work_prompt {
     uint64_t first, end, covered;
     bool is_whole;
@@ -88,7 +87,8 @@ bt_work_run bt_work_of_prompts(const bt_work_prefill *d, const bt_work_prompt *p
 
 /* ---- a step --------------------------------------------------------------------------------------- */
 
-/* Rows of one sequence in a step of a decode node: [pos, pos + count), the last `out` of them make logits. */
-void bt_work_step_add(bt_price_step *step, uint64_t pos, uint64_t count, uint64_t out);
+/* Rows of one sequence in a step of a decode node: [pos, pos + count), the last `out` of them make logits. window: the
+ * model's; 0: none. */
+void bt_work_step_add(bt_price_step *step, uint64_t pos, uint64_t count, uint64_t out, uint64_t window);
 bt_work bt_work_of_step(const bt_profile *p, const bt_price_model *m, const bt_price_step *step);
 #endif

@@ -68,6 +68,7 @@ bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, co
 {
     const bt_pkg *pkg = bt_prefill_pkg(engine);
     const uint32_t elem_bytes = bt_prefill_kv_elem_bytes(engine);
+    const bt_dims dims = bt_costs_dims(m);
     if (!pkg)
         return bt_fail(fault, BT_EARG, "a device is priced by the programs of a package: take --engine npu");
     bt_costs_prefill *c = calloc(1, sizeof *c);
@@ -80,7 +81,7 @@ bt_err bt_costs_prefill_new(bt_costs_prefill **ret, const bt_prefill *engine, co
     }
     c->work =
         (bt_work_prefill){.programs = bt_price_pkg_programs(c->price), .link = link ? *link : (bt_link){0},
-                          .layers = m->hp.layers, .kv_bytes = kv_bytes(&m->hp, elem_bytes)};
+                          .kv = bt_link_kv_of(&dims, kv_bytes(&m->hp, elem_bytes))};
     *ret = c;
     return BT_OK;
 }

@@ -48,6 +48,15 @@ static inline uint32_t bt_kv_all_layers(uint32_t global_every, uint32_t layers)
     return global_every ? layers / global_every : 0;
 }
 
+/* The first row of a prompt that is sent of a window layer, and held by who decodes: the last multiple of
+ * BT_KV_WINDOW_TOKENS from which on rows see no less than the window before the prompt's end. So pages that begin there
+ * are whole. window 0: row 0. */
+enum { BT_KV_WINDOW_TOKENS = 64 };
+static inline uint64_t bt_kv_first_sent(uint64_t window, uint64_t tokens)
+{
+    return window && tokens > window ? (tokens - window) / BT_KV_WINDOW_TOKENS * BT_KV_WINDOW_TOKENS : 0;
+}
+
 /* Bytes of one head of one row. */
 static inline size_t bt_kv_head_bytes(uint32_t elem_bytes, size_t head_dim)
 {

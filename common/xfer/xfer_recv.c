@@ -7,9 +7,8 @@
 
 uint32_t bt_xfer_first_token(const bt_kv_shape *shape, uint32_t layer, uint32_t prompt_tokens)
 {
-    if (!shape->window || prompt_tokens <= shape->window || bt_kv_sees_all(shape->global_every, layer))
-        return 0;
-    return (prompt_tokens - shape->window) / BT_XFER_WINDOW_TOKENS * BT_XFER_WINDOW_TOKENS;
+    const bool sees_all = bt_kv_sees_all(shape->global_every, layer);
+    return sees_all ? 0 : (uint32_t)bt_kv_first_sent(shape->window, prompt_tokens);
 }
 
 bt_err bt_xfer_recv_init(bt_xfer_recv *r, const bt_kv_shape *shape, uint32_t prompt_tokens, bt_fault *fault)

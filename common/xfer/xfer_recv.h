@@ -20,10 +20,8 @@ typedef enum bt_xfer_verdict {
     BT_XFER_BUSY,      /* the last block is still being copied */
 } bt_xfer_verdict;
 
-/* The rows of a prompt that are sent of a layer and held by the receiver begin here: 0, in window layers the last
- * multiple of BT_XFER_WINDOW_TOKENS from which on rows see no less than the window before the prompt's end. So pages
- * that begin there are whole. */
-enum { BT_XFER_WINDOW_TOKENS = 64 };
+/* The rows of a prompt that are sent of a layer and held by the receiver begin here: 0, in window layers
+ * bt_kv_first_sent (kernels/kv_view.h). */
 uint32_t bt_xfer_first_token(const bt_kv_shape *shape, uint32_t layer, uint32_t prompt_tokens);
 
 /* Rows before bt_xfer_first_token count as in place. Errors of bt_kv_cover_new. */

@@ -195,7 +195,7 @@ bt_err dc_brain_new(dc_brain **ret, const dc_config *c, bt_fault *fault)
         c->page_tokens < 1 || c->page_tokens > 256 || c->page_tokens % BT_KV_UNIT_TOKENS ||
         c->links_max < 1 || c->hello.ctx_tokens < 1 || c->hello.kv.layers < 1 ||
         bt_xfer_block_bytes(&c->hello.kv, 1) == 0 ||
-        (c->hello.kv.window && c->page_tokens > BT_XFER_WINDOW_TOKENS))
+        (c->hello.kv.window && c->page_tokens > BT_KV_WINDOW_TOKENS))
         return bt_fail(fault, BT_EARG, "decode node: a limit of its configuration is zero or out of range");
     dc_brain *b = calloc(1, sizeof *b);
     if (!b || bt_attempts_new(&b->attempts, c->slots, c->waiting_max) < 0) {

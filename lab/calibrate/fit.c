@@ -31,14 +31,14 @@ static double price(const bt_profile_time *t, const bt_price_model *m, const bt_
 
 static double step_price(const bt_profile_time *t, const bt_price_model *m, uint32_t batch, uint32_t ctx)
 {
-    const bt_price_step s = bt_price_decode_step(batch, ctx);
+    const bt_price_step s = bt_price_decode_step(batch, ctx, m->window);
     return price(t, m, &s);
 }
 
 double tool_calibrate_prompt_ns(const bt_profile *p, const tool_calibrate_model *m, uint32_t tokens)
 {
     static const uint32_t rows[] = {16, 32, 64, 128, 256};
-    const bt_price_step s = bt_price_prefill_step(0, tokens);
+    const bt_price_step s = bt_price_prefill_step(0, tokens, m->dims.window);
     bt_price programs;
     if (!p->companion) {
         bt_price_recipe r = m->recipe;
@@ -52,7 +52,7 @@ double tool_calibrate_prompt_ns(const bt_profile *p, const tool_calibrate_model 
 double tool_calibrate_step_ns(const bt_profile *p, const tool_calibrate_model *m, uint32_t batch,
                               uint32_t ctx)
 {
-    const bt_price_step s = bt_price_decode_step(batch, ctx);
+    const bt_price_step s = bt_price_decode_step(batch, ctx, m->dims.window);
     return (double)bt_price_step_of(p, &m->price, &s).ns;
 }
 
@@ -277,7 +277,7 @@ typedef struct length {
 /* A prompt without its output matrix, which has one row's rate. */
 static double rows_price(const bt_profile_time *t, const bt_price_model *m, uint32_t tokens)
 {
-    bt_price_step s = bt_price_prefill_step(0, tokens);
+    bt_price_step s = bt_price_prefill_step(0, tokens, m->window);
     s.logits = 0;
     return price(t, m, &s);
 }
@@ -364,7 +364,7 @@ static double floor_error(const bt_profile_time *t, const bt_price_model *m, con
     free.points = 0;
     free.f16_ops_per_us = NO_LIMIT;
     for (size_t i = 0; i < p->prompts; i++) {
-        const bt_price_step s = bt_price_prefill_step(0, p->prompt[i].tokens);
+        const bt_price_step s = bt_price_prefill_step(0, p->prompt[i].tokens, m->window);
         sum += pow(fmax(0, price(&free, m, &s) / p->prompt[i].ns - 1), 2);
     }
     return sum;
@@ -642,9 +642,7 @@ static void fit_task(bt_profile *p, const task *k)
     else if (k->inner) (void)least_of(k, p, k->inner, 1e-3, 1e3, by_one);
 }
 
-/* Peaks alone, and nothing that a server might do in less: no launch, no experts of other rows, no window's
- * positions.
- */
+/* Peaks alone, and nothing that a server might do in less: no launch, no experts of other rows. */
 static bt_err check_peaks(const bt_profile *like, const tool_calibrate_model *m,
                           const tool_calibrate_points *p, bt_fault *fault)
 {
@@ -655,12 +653,11 @@ static bt_err check_peaks(const bt_profile *like, const tool_calibrate_model *m,
                                  .memory_bytes_per_us = t->memory_bytes_per_us, .devices = t->devices,
                                  .interconnect_bytes_per_us = NO_LIMIT}};
     least.idle_bytes = 0;
-    if (m->dims.windowed) least.kv_bytes = 0;
     for (size_t i = 0; i < p->prompts + p->steps; i++) {
         const bool is_prompt = i < p->prompts;
         const tool_calibrate_step *s = is_prompt ? NULL : &p->step[i - p->prompts];
-        const bt_price_step step = is_prompt ? bt_price_prefill_step(0, p->prompt[i].tokens)
-                                             : bt_price_decode_step(s->batch, s->ctx);
+        const bt_price_step step = is_prompt ? bt_price_prefill_step(0, p->prompt[i].tokens, least.window)
+                                             : bt_price_decode_step(s->batch, s->ctx, least.window);
         const double peak = (double)bt_price_step_of(&ideal, &least, &step).ns,
                      is = is_prompt ? p->prompt[i].ns : s->ns;
         if (is >= peak) continue;

@@ -168,7 +168,7 @@ static bt_price_sum price_prompt(const sim_cost *k, uint32_t tokens, uint32_t ro
                                    : rows < left ? rows
                                                  : left;
             bt_price_step step = {0};
-            bt_work_step_add(&step, begin, valid, begin + valid == tokens);
+            bt_work_step_add(&step, begin, valid, begin + valid == tokens, k->steps.model.window);
             one = bt_price_step_at(&k->steps, &step);
             begin += valid;
         }
@@ -184,8 +184,9 @@ static bt_price_sum price_prompt(const sim_cost *k, uint32_t tokens, uint32_t ro
 
 static bt_price_sum price_step(const sim_cost *k, const config *c)
 {
-    bt_price_step step = bt_price_decode_step((uint64_t)c->batch, (uint64_t)c->context);
-    if (c->rows) bt_work_step_add(&step, 0, (uint64_t)c->rows, 0);
+    const uint64_t window = k->steps.model.window;
+    bt_price_step step = bt_price_decode_step((uint64_t)c->batch, (uint64_t)c->context, window);
+    if (c->rows) bt_work_step_add(&step, 0, (uint64_t)c->rows, 0, window);
     return bt_price_step_at(&k->steps, &step);
 }
 
@@ -199,9 +200,9 @@ static void judge(subject *s, const config *c)
 {
     const bt_profile *p = &s->setup.prefill.group[0].profile;
     const uint64_t at_once = c->rows && c->rows < c->prompt ? (uint64_t)c->rows : (uint64_t)c->prompt;
-    const bt_forecast_at prompt = {at_once, 1, (uint64_t)c->prompt, &s->dims, sim_cost_has_programs(p)},
+    const bt_forecast_at prompt = {at_once, 1, (uint64_t)c->prompt, &s->dims},
                          step = {(uint64_t)(c->batch + c->rows), (uint64_t)c->batch, (uint64_t)c->context,
-                                 &s->dims, false};
+                                 &s->dims};
     s->error =
         bt_forecast_error_of(p, c->prompt ? BT_FIGURE_TTFT : BT_FIGURE_TPOT, c->prompt ? &prompt : &step);
     s->error_joules = bt_forecast_error_of(p, BT_FIGURE_JOULES, c->prompt ? &prompt : &step);

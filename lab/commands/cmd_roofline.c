@@ -40,7 +40,7 @@ static bool prompt_of(bt_price_sum *ret, bt_price *price, const bt_profile *p, c
                       const bt_price_model *m)
 {
     static const uint32_t rows[] = {16, 32, 64, 128, 256};
-    const bt_price_step whole = bt_price_prefill_step(0, TOOL_ROOFLINE_PROMPT);
+    const bt_price_step whole = bt_price_prefill_step(0, TOOL_ROOFLINE_PROMPT, s->window);
     bt_price_recipe r = int8;
     if (p->companion) {
         *ret = bt_price_step_of(p, m, &whole);
@@ -57,9 +57,9 @@ static json_t *errors_of(const bt_profile *p, const bt_dims *s)
 {
     static const char *const names[BT_FIGURES] = {BT_FIGURE_NAMES};
     const bt_forecast_at at[BT_FIGURES] = {
-        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s, false},
-        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1, s, false},
-        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s, false}};
+        [BT_FIGURE_TTFT] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s},
+        [BT_FIGURE_TPOT] = {1, 1, TOOL_ROOFLINE_PROMPT + 1, s},
+        [BT_FIGURE_JOULES] = {TOOL_ROOFLINE_PROMPT, 1, TOOL_ROOFLINE_PROMPT, s}};
     json_t *o = json_object();
     for (int k = 0; k < BT_FIGURES; k++) {
         const bt_forecast_error e = bt_forecast_error_of(p, (bt_figure)k, &at[k]);
@@ -72,7 +72,7 @@ static json_t *row_of(const bt_profile *p, const bt_dims *s, const bt_price_sum 
                       const bt_price_model *m)
 {
     const uint64_t group = bt_profile_devices(&p->time);
-    const bt_price_step step = bt_price_decode_step(1, TOOL_ROOFLINE_PROMPT + 1);
+    const bt_price_step step = bt_price_decode_step(1, TOOL_ROOFLINE_PROMPT + 1, s->window);
     const bt_price_sum token = bt_price_step_of(p, m, &step);
     const bt_energy e = bt_energy_of(&p->time, prompt->ns, prompt->ops, prompt->bytes, prompt->ns);
     const bt_energy of_token = bt_energy_of(&p->time, token.ns, token.ops, token.bytes, token.ns);
@@ -201,9 +201,8 @@ static bt_err pair_of(bt_roofline_pair *ret, const config *c, const bt_dims *s, 
                              sizeof rows / sizeof *rows, fault);
     ret->prefill_model = bt_price_model_of(s, ret->prefill_profile.companion ? &steps : &recipe);
     ret->decode_model = bt_price_model_of(s, &steps);
-    ret->layers = s->layers;
-    ret->kv_bytes = bt_price_kv_bytes(kv, s);
-    ret->prefill_model.kv_bytes = ret->decode_model.kv_bytes = ret->kv_bytes;
+    ret->prefill_model.kv_bytes = ret->decode_model.kv_bytes = bt_price_kv_bytes(kv, s);
+    ret->kv = bt_link_kv_of(s, ret->prefill_model.kv_bytes);
     if (e == BT_OK) e = bt_price_check_memory(&ret->prefill_profile, &ret->prefill_model, s->name, fault);
     return e < 0 ? e : bt_price_check_memory(&ret->decode, &ret->decode_model, s->name, fault);
 }

@@ -67,10 +67,10 @@ static void kv_row(json_t *rows, const bt_dims *s, const char *heads)
     json_t *row = json_object();
     json_object_set_new(row, "heads", json_string(heads));
     json_object_set_new(row, "token_bytes", whole(one));
-    json_object_set_new(row, "bytes_4096", whole(one * 4096));
-    json_object_set_new(row, "bytes_32768", whole(one * 32768));
-    json_object_set_new(row, "bytes_128000", whole(one * 128000));
-    json_object_set_new(row, "bytes_131072", whole(one * 131072));
+    json_object_set_new(row, "bytes_4096", whole(bt_dims_kv_held(s, 16, 4096)));
+    json_object_set_new(row, "bytes_32768", whole(bt_dims_kv_held(s, 16, 32768)));
+    json_object_set_new(row, "bytes_128000", whole(bt_dims_kv_held(s, 16, 128000)));
+    json_object_set_new(row, "bytes_131072", whole(bt_dims_kv_held(s, 16, 131072)));
     append(rows, s->name, row);
 }
 
@@ -93,7 +93,9 @@ void tool_roofline_handoff(json_t *rows, const bt_dims *s)
                  {"seconds_10gbe", 10000},
                  {"seconds_25gbe", 25000},
                  {"seconds_100gbe", 100000}};
-    const uint64_t bytes = bt_dims_kv_bytes(s, 16) * 1024;
+    const bt_link_kv kv = bt_link_kv_of(s, bt_dims_kv_bytes(s, 16));
+    const bt_link_rows sent = bt_link_rows_of(&kv, 0, 1024, 1024);
+    const uint64_t bytes = bt_link_bytes(&kv, &sent);
     json_t *row = json_object();
     json_object_set_new(row, "bytes", whole(bytes));
     for (size_t i = 0; i < sizeof links / sizeof *links; i++) {

@@ -27,7 +27,7 @@ static bt_err of_programs(prompt *ret, const uint32_t *length, size_t n, const t
     bt_schedule_price *table = NULL;
     const bt_schedule_price_config c = {.price = how->price,   .policy = how->schedule,
                                         .window = how->arenas, .tokens = length[n - 1],
-                                        .link = how->link,     .kv_bytes = how->kv_bytes};
+                                        .link = how->link,     .kv = how->kv};
     bt_err e = bt_schedule_price_new(&table, &c, fault);
     for (size_t i = 0; e == BT_OK && i < n; i++) {
         bt_schedule_priced p;
@@ -60,7 +60,7 @@ static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *ste
 {
     const uint64_t start = w->sum.ns, left = tokens - w->first,
                    rows = how->piece && how->piece < left ? how->piece : left;
-    bt_price_step step = bt_price_prefill_step(w->first, rows);
+    bt_price_step step = bt_price_prefill_step(w->first, rows, how->model.window);
     step.logits = rows == left;
     const bt_price_sum s = bt_price_step_at(steps, &step);
     w->sum.ns = bt_time_plus(start, s.ns);
@@ -69,9 +69,17 @@ static void advance(walk *w, const tool_plan_how *how, const bt_price_steps *ste
     w->sum.rows = bt_time_plus(w->sum.rows, rows);
     w->sum.chunks++;
     add_terms(&w->sum, s.term_ns);
-    bt_link_chunk(&w->wire, &how->link, start, w->sum.ns - start, how->layers,
-                  bt_time_times(how->kv_bytes / how->layers, rows));
+    (void)bt_link_chunk(&w->wire, &how->link, &how->kv, start, w->sum.ns - start,
+                        bt_link_rows_of(&how->kv, w->first, w->first + rows, tokens));
     w->first += rows;
+}
+
+/* Whether all longer prompts begin with the next piece too, and send as much of it. */
+static bool is_shared(const walk *w, const tool_plan_how *how, uint64_t tokens)
+{
+    const uint64_t behind = w->first + how->piece;
+    return how->piece && behind < tokens &&
+           (!how->kv.window || !bt_link_rows_of(&how->kv, w->first, behind, tokens).window);
 }
 
 static void of_steps(prompt *ret, const uint32_t *length, size_t n, const tool_plan_how *how)
@@ -80,7 +88,7 @@ static void of_steps(prompt *ret, const uint32_t *length, size_t n, const tool_p
     const bt_price_steps steps = bt_price_steps_of(how->profile, &how->model);
     walk shared = none;
     for (size_t i = 0; i < n; i++) {
-        while (how->piece && length[i] - shared.first > how->piece) advance(&shared, how, &steps, length[i]);
+        while (is_shared(&shared, how, length[i])) advance(&shared, how, &steps, length[i]);
         walk w = how->piece ? shared : none;
         while (w.first < length[i]) advance(&w, how, &steps, length[i]);
         ret[i] = w.sum;
@@ -321,7 +329,7 @@ static bt_price_steps decode_steps(const tool_plan_pair *pair, uint64_t kv_bytes
 
 static bt_price_sum step_of(const bt_price_steps *d, uint64_t batch, uint64_t ctx, const bt_price_step *piece)
 {
-    bt_price_step s = bt_price_decode_step(batch, ctx);
+    bt_price_step s = bt_price_decode_step(batch, ctx, d->model.window);
     if (piece) bt_price_step_add(&s, piece);
     return bt_price_step_at(d, &s);
 }
@@ -426,7 +434,7 @@ static void mixed_prompts(work *w, const tool_plan_pair *pair, const bt_price_st
         prompt p = shared;
         for (uint64_t at = first; at < n; at += piece) {
             const uint64_t rows = n - at < piece ? n - at : piece;
-            bt_price_step step = bt_price_prefill_step(at, rows);
+            bt_price_step step = bt_price_prefill_step(at, rows, d->model.window);
             step.logits = at + rows == n;
             const bt_price_sum s = step_of(d, batch, load->step_ctx, &step);
             p.ns = bt_time_plus(p.ns, s.ns);

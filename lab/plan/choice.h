@@ -17,7 +17,7 @@ typedef struct tool_plan_how {
     bt_price_model model;
     uint64_t piece; /* rows of a step at most; 0: all */
     bt_link link;
-    uint32_t layers;
+    bt_link_kv kv;     /* as it is sent */
     uint64_t kv_bytes; /* of a position */
 } tool_plan_how;
 

@@ -11,11 +11,12 @@ static bool is_as_fast(const bt_profile *smaller, const bt_profile *p, const bt_
     const bt_price_steps few = bt_price_steps_of(smaller, m), many = bt_price_steps_of(p, m);
     const uint64_t lengths[] = {load->shortest, load->mean, load->longest};
     for (int i = 0; load->prefills && i < 3; i++) {
-        const bt_price_step prompt = bt_price_prefill_step(0, lengths[i]);
+        const bt_price_step prompt = bt_price_prefill_step(0, lengths[i], m->window);
         if (ns_of(&few, &prompt) > ns_of(&many, &prompt)) return false;
     }
     for (uint64_t batch = 1; load->decodes && batch < 2 * (uint64_t)load->batch; batch *= 2) {
-        const bt_price_step step = bt_price_decode_step(batch < load->batch ? batch : load->batch, load->ctx);
+        const bt_price_step step =
+            bt_price_decode_step(batch < load->batch ? batch : load->batch, load->ctx, m->window);
         if (ns_of(&few, &step) > ns_of(&many, &step)) return false;
     }
     return true;

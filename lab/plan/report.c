@@ -56,8 +56,7 @@ static bt_forecast_error error_of(const tool_plan_choice *c, bt_figure kind, con
     const tool_plan_load *l = r->load;
     const bt_profile *prefill = is_alone ? r->want->decode : r->want->prefill;
     const bt_forecast_at prompt = {.rows = c->chunk_tokens ? c->chunk_tokens : l->length[l->lengths - 1],
-                                   .batch = 1, .context = l->length[l->lengths - 1], .model = r->want->dims,
-                                   .has_programs = !is_alone && !prefill->companion},
+                                   .batch = 1, .context = l->length[l->lengths - 1], .model = r->want->dims},
                          step = {.rows = c->f.batch, .batch = c->f.batch, .context = l->step_ctx,
                                  .model = r->want->dims};
     const bt_forecast_error first = bt_forecast_error_of(prefill, kind, &prompt),

@@ -30,7 +30,7 @@ void tool_plan_name(char ret[TOOL_PLAN_NAME_BYTES], const tool_plan_choice *c);
 
 /* Appends {model, field, bound, effect} for each; rows NULL is fine, and returns rows. */
 json_t *tool_plan_ignored(json_t *rows, const bt_dims *s);
-/* A line each, behind `head`: "gemma-3-27b, sliding_window: ... (an upper bound)". */
+/* A line each, behind `head`: "llama-3.2-11b, cross_attention_layers: ... (an upper bound)". */
 void tool_plan_ignored_print(FILE *f, const char *head, const bt_dims *s);
 /* The text of one, without the model. Returns ret. */
 enum { TOOL_PLAN_IGNORED_BYTES = 240 };

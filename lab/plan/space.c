@@ -161,8 +161,9 @@ static bt_err add_kv(space *s, tool_plan_choice *c, const bt_pkg *sketch, const 
     const bt_price_pkg_config config = {.pkg = sketch, .npu = w->prefill, .companion = w->companion,
                                         .kv_elem_bits = 8 * kv->elem_bytes};
     tool_plan_how how = {.arenas = w->arenas, .profile = w->prefill, .link = w->link,
-                         .layers = w->dims->layers, .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
+                         .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
     c->kv = kv;
+    how.kv = bt_link_kv_of(w->dims, how.kv_bytes);
     bt_err e = bt_price_pkg_new(&how.price, &config, &why);
     if (e < 0) return refuse(s, e, c->policy, c->form.name, &why, fault);
     e = add_schedules(s, c, &how, fault);
@@ -316,7 +317,7 @@ static bt_err add_step(space *s, const char *policy, const char *form, bt_fault 
 {
     const tool_plan_want *w = s->want;
     tool_plan_choice c = {.programs = 0};
-    tool_plan_how how = {.profile = w->prefill, .link = w->link, .layers = w->dims->layers};
+    tool_plan_how how = {.profile = w->prefill, .link = w->link};
     bt_fault why = {""};
     bt_err e = piece_of(&how.piece, policy, fault);
     if (e == BT_OK) e = form_of(&c.form, form, fault);
@@ -330,6 +331,7 @@ static bt_err add_step(space *s, const char *policy, const char *form, bt_fault 
         if (!kv_is_wanted(w, kv)) continue;
         c.kv = kv;
         how.kv_bytes = bt_price_kv_bytes(kv, w->dims);
+        how.kv = bt_link_kv_of(w->dims, how.kv_bytes);
         how.model = model_of(w->dims, &c.form);
         how.model.kv_bytes = how.kv_bytes;
         e = add_one(s, &c, &how, fault);
@@ -365,7 +367,7 @@ static bt_err add_alone(space *s, bt_fault *fault)
             tool_plan_choice c = {.form = w->decode_form, .kv = kv,
                                   .is_allowed = is_allowed(w, &w->decode_form, kv)};
             tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model, .link = w->link,
-                                 .layers = w->dims->layers, .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
+                                 .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
             bt_fault why = {""};
             if (!kv_is_wanted(w, kv)) continue;
             how.model.kv_bytes = how.kv_bytes;

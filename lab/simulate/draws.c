@@ -45,8 +45,7 @@ static bt_forecast_at place_of(const tool_simulate_setup *s, const tool_simulate
     return (bt_forecast_at){.rows = s->is_colocated || !is_step ? piece : l->batch,
                             .batch = is_step || s->is_colocated ? l->batch : 1,
                             .context = is_step ? l->sequence : l->prompt,
-                            .model = tool_simulate_dims(s, side->group[group].model),
-                            .has_programs = !is_step && sim_cost_has_programs(&side->group[group].profile)};
+                            .model = tool_simulate_dims(s, side->group[group].model)};
 }
 
 static void add_side(bt_forecast_error *e, bool *any, const tool_simulate_setup *s,

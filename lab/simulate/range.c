@@ -300,7 +300,8 @@ static void mix_side(uint64_t *h, const tool_simulate_side *s, const tool_simula
         mix(h, g->least == g->most ? g->least : 0);
         if (tool_simulate_price_node(&price, setup, g, is_prefill, NULL) < 0) continue;
         for (uint32_t n = 1; n <= setup->ctx_tokens / 2; n *= 2) {
-            const bt_price_step step = bt_price_decode_step(n < 512 ? n : 512, n);
+            const bt_price_step step =
+                bt_price_decode_step(n < 512 ? n : 512, n, price.cost.steps.model.window);
             mix(h, sim_cost_next(&price.cost, n, 0, true).work.ns);
             mix(h, sim_cost_step(&price.cost, &step).ns);
         }

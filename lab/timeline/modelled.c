@@ -88,9 +88,14 @@ static void add(play *p, uint32_t track, uint32_t kind, int32_t chunk, uint32_t 
 static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
 {
     const bt_pkg_header *h = bt_pkg_header_of(p->pkg);
-    const uint64_t row = p->plan->kv_token_bytes ? p->plan->kv_token_bytes / h->layers
-                                                 : (uint64_t)2 * 2 * h->kv_heads * h->head_dim;
-    const uint64_t bytes = p->cut[chunk].valid * row;
+    const bt_price_pkg_chunk *c = &p->cut[chunk];
+    const bt_link_kv kv = {.layers = h->layers, .window = h->window, .global_every = h->global_every,
+                           .layer_bytes = p->plan->kv_token_bytes
+                                              ? p->plan->kv_token_bytes / h->layers
+                                              : (uint64_t)2 * 2 * h->kv_heads * h->head_dim};
+    const bt_link_rows rows = bt_link_rows_of(&kv, c->pos, c->pos + c->valid, p->plan->prompt_tokens);
+    const uint64_t bytes = bt_link_layer_rows(&kv, &rows, layer) * kv.layer_bytes;
+    if (!bytes) return;
     const uint64_t ns = bt_link_ns(&p->plan->link, bytes),
                    begin = ready_ns > p->link_free_ns ? ready_ns : p->link_free_ns;
     add(p, TOOL_TRACK_LINK, TOOL_KIND_TRANSFER, (int32_t)chunk, layer, begin, ns);
@@ -178,7 +183,7 @@ static void decode(play *p, tool_modelled_result *r)
     r->exposed_ns = p->link_free_ns > r->ttft_ns ? p->link_free_ns - r->ttft_ns : 0;
     r->end_ns = bt_time_plus(r->ttft_ns, r->exposed_ns);
     for (size_t i = 1; i < plan->answer_tokens; i++) { /* token 0 is prefill's */
-        const bt_price_step step = bt_price_decode_step(1, plan->prompt_tokens + i);
+        const bt_price_step step = bt_price_decode_step(1, plan->prompt_tokens + i, plan->model.window);
         const uint64_t ns = bt_price_step_of(plan->decode, &plan->model, &step).ns;
         add(p, TOOL_TRACK_DECODE, TOOL_KIND_STEP, (int32_t)i, UINT32_MAX, r->end_ns, ns);
         r->end_ns = bt_time_plus(r->end_ns, ns);
@@ -234,7 +239,6 @@ bt_forecast_error tool_modelled_error(const bt_profile *device, const bt_dims *m
 {
     const bool is_step = kind == BT_FIGURE_TPOT;
     const bt_forecast_at at = {.rows = is_step ? 1 : prompt_tokens, .batch = 1,
-                               .context = prompt_tokens + (is_step ? answer_tokens : 0), .model = model,
-                               .has_programs = !is_step};
+                               .context = prompt_tokens + (is_step ? answer_tokens : 0), .model = model};
     return bt_forecast_error_of(device, kind, &at);
 }

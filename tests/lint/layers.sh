@@ -19,7 +19,7 @@ common/grammar     : base
 common/text        : base text/jinja
 common/model       : base kernels text
 common/graph       : base kernels model
-common/device      : base graph
+common/device      : base kernels graph
 common/npu/pkg     : base kernels model graph
 common/npu/quant   : base kernels model graph npu/pkg
 common/npu/lower   : base kernels model graph device npu/pkg

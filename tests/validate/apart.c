@@ -10,7 +10,8 @@
 
 static const char beyond_memory[] = "faster than the memory's peak";
 static const char beyond_peak[] = "faster than the matrix unit's peak";
-static const char lacks_terms[] = "the model needs terms that prices lack: windows, experts, latents";
+static const char lacks_terms[] = "the model needs terms that prices lack: experts, latents";
+static const char beyond_window[] = "beyond a window: no such row calibrates, so that no error is told of it";
 static const char other_says[] = "the same setting was measured otherwise: over 25 % apart";
 static const char falls[] = "contradicts others: a larger setting takes under 0.8 of a smaller one";
 static const char more_is_less[] =
@@ -70,13 +71,15 @@ static const char *beyond(const val_row *r)
     return ops_of(r) > r->measured * peak ? beyond_peak : NULL;
 }
 
-/* Prices of whole models are bounds where they leave a field of the sizes out. */
-static bool is_bound(const val_row *r)
+/* Prices of whole models are bounds where they leave a field of the sizes out; beyond a window forecasts know
+ * no error (device/forecast.h). NULL: neither. */
+static const char *unknown(const val_row *r)
 {
     bt_dims s;
-    if (r->kind < VAL_PROMPT || !val_dims(&s, r->shape)) return false;
+    if (r->kind < VAL_PROMPT || !val_dims(&s, r->shape)) return NULL;
     const uint64_t positions = r->rows_to + r->out > r->context ? r->rows_to + r->out : r->context;
-    return s.experts || s.latent_rank || s.others || (s.windowed && positions > s.window);
+    if (s.experts || s.latent_rank || s.others) return lacks_terms;
+    return s.windowed && positions > s.window ? beyond_window : NULL;
 }
 
 /* All that a price counts: it is a sum of terms that each grow with one of these. */
@@ -193,7 +196,8 @@ void val_set_apart(val_table *t)
     size_t n = 0;
     if (!by) val_die("rows", "out of memory");
     for (size_t i = 0; i < t->len; i++) {
-        t->row[i].apart = is_bound(&t->row[i]) ? lacks_terms : beyond(&t->row[i]);
+        t->row[i].apart = unknown(&t->row[i]);
+        if (!t->row[i].apart) t->row[i].apart = beyond(&t->row[i]);
         if (!t->row[i].unpriced && !t->row[i].apart) by[n++] = &t->row[i];
     }
     qsort(by, n, sizeof *by, by_setting);

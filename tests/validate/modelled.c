@@ -236,9 +236,9 @@ static double attention_us(const bt_profile *p, const val_row *r, const bt_price
         .weight_bits = 16,    .input_bits = 16};
     bt_price_step s = {.rows = 0};
     if (r->kind == VAL_ATTENTION_STEP) {
-        s = bt_price_decode_step(r->batch, r->context);
+        s = bt_price_decode_step(r->batch, r->context, 0);
     } else {
-        const bt_price_step one = bt_price_prefill_step(0, r->rows);
+        const bt_price_step one = bt_price_prefill_step(0, r->rows, 0);
         for (uint64_t i = 0; i < r->batch; i++) bt_price_step_add(&s, &one);
     }
     s.logits = 0;
@@ -254,7 +254,7 @@ static double prompt_us(const bt_profile *p, const bt_price_model *m, uint64_t r
     double us = 0;
     for (uint64_t at = 0; at < rows; at += BUDGET_ROWS) {
         const uint64_t n = rows - at < BUDGET_ROWS ? rows - at : BUDGET_ROWS;
-        bt_price_step s = bt_price_prefill_step(at, n);
+        bt_price_step s = bt_price_prefill_step(at, n, m->window);
         s.logits = at + n == rows;
         bt_price_step_add(&s, beside);
         us += step_us(p, m, s) - (beside->rows ? step_us(p, m, *beside) : 0);
@@ -270,7 +270,7 @@ static double served_us(const bt_profile *p, const bt_price_model *m, val_row *r
                  kv = (double)m->kv_bytes * (double)((r->rows + r->out) * r->batch);
     if (p->memory_bytes && (double)m->weight_bytes + kv > has)
         r->unpriced = "the memory does not hold so many requests at a time";
-    const bt_price_step decode = bt_price_decode_step(r->batch, r->rows + r->out / 2);
+    const bt_price_step decode = bt_price_decode_step(r->batch, r->rows + r->out / 2, m->window);
     r->prompts_us = (double)(r->batch - 1) / (double)r->out * prompt_us(p, m, r->rows, &decode);
     return step_us(p, m, decode) + r->prompts_us;
 }
@@ -278,7 +278,7 @@ static double served_us(const bt_profile *p, const bt_price_model *m, val_row *r
 /* Prompts, as many in a step as it holds, then all sequences decode together. */
 static double run_us(const bt_profile *p, const bt_price_model *m, const val_row *r)
 {
-    const bt_price_step one = bt_price_prefill_step(0, r->rows);
+    const bt_price_step one = bt_price_prefill_step(0, r->rows, m->window);
     uint64_t at_a_time = BUDGET_ROWS / r->rows ? BUDGET_ROWS / r->rows : 1;
     double us = 0;
     for (uint64_t left = r->batch; left;) {
@@ -288,14 +288,15 @@ static double run_us(const bt_profile *p, const bt_price_model *m, const val_row
         us += step_us(p, m, s);
         left -= at_a_time;
     }
-    for (uint64_t i = 1; i < r->out; i++) us += step_us(p, m, bt_price_decode_step(r->batch, r->rows + i));
+    for (uint64_t i = 1; i < r->out; i++)
+        us += step_us(p, m, bt_price_decode_step(r->batch, r->rows + i, m->window));
     return us;
 }
 
 static double joules(val_row *r, const bt_profile *p, const bt_price_model *m)
 {
-    const bt_price_step s = r->kind == VAL_JOULES_STEP ? bt_price_decode_step(r->batch, r->context)
-                                                       : bt_price_prefill_step(0, r->rows);
+    const bt_price_step s = r->kind == VAL_JOULES_STEP ? bt_price_decode_step(r->batch, r->context, m->window)
+                                                       : bt_price_prefill_step(0, r->rows, m->window);
     const bt_price_sum sum = bt_price_step_of(p, m, &s);
     const bt_energy e = bt_energy_of(&p->time, sum.ns, sum.ops, sum.bytes, sum.ns);
     if (e.kind != BT_ENERGY_TERMS) r->unpriced = "the profile has no energy, or a thermal limit alone";
@@ -307,7 +308,7 @@ static double whole_us(val_row *r, const bt_profile *p, const bt_price_recipe *f
     const bt_price_step nothing = {.rows = 0};
     const bt_price_model m = bt_price_model_of(s, f);
     switch (r->kind) {
-    case VAL_STEP: return step_us(p, &m, bt_price_decode_step(r->batch, r->context));
+    case VAL_STEP: return step_us(p, &m, bt_price_decode_step(r->batch, r->context, m.window));
     case VAL_SERVED_TPOT: return served_us(p, &m, r);
     case VAL_RUN: return run_us(p, &m, r);
     case VAL_JOULES_PROMPT:

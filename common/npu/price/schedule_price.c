@@ -7,10 +7,17 @@
 
 enum { RANGE_STEPS = 64, MAX_LASTS = BT_SHAPES_MAX * (RANGE_STEPS + 1) };
 
+/* A layer of a chunk is stored. */
+typedef struct arrival {
+    uint64_t ns;
+    uint32_t chunk, layer;
+} arrival;
+
 /* A state of the run: all chunks before `first` have ended, and no stage was taken since. */
 typedef struct moment {
     bt_schedule_run run;
-    uint64_t sent_ns; /* when the KV stored so far has arrived over the link */
+    bt_link_queue wire; /* of a prompt whose window layers send none of the rows stored so far */
+    size_t stored;      /* layers that were stored */
 } moment;
 
 /* The played result of a prompt of k filled chunks and a last one. */
@@ -18,8 +25,9 @@ typedef struct entry {
     const bt_pkg_row *row; /* of the last chunk; NULL: not played yet */
     bt_schedule_result result;
     uint64_t ops, bytes, term_ns[BT_TERMS];
-    uint64_t *arrived_ns; /* [layers + 1], owned. [m]: when all KV has arrived if m layers of the last chunk
-                             arrive at or after the deciding one, without the time of those m */
+    size_t first;     /* the moment that it was played from */
+    arrival *arrival; /* [arrivals], owned: since then */
+    size_t arrivals;
 } entry;
 
 enum { ROWS_OF_ENTRY = 2 }; /* a last chunk may end on either side of a context's end */
@@ -42,9 +50,8 @@ struct bt_schedule_price {
     moment begun;                       /* the beginning, as far as it is played */
     size_t lasts, last_rows[MAX_LASTS]; /* last_rows: possible rows of a last chunk, ascending */
     entry *at;                          /* [chunks + 1][lasts][ROWS_OF_ENTRY] */
-    struct arrival {
-        uint64_t ns, chunk;
-    } * arrival; /* [window + 1][layers]: scratch, when layers were stored */
+    arrival *stored;                    /* [chunks + window + 1][layers]: of the beginning */
+    uint64_t (*sent_ns)[2];             /* [chunks + 1]: scratch, time of a layer on the link by its class */
 };
 
 /* ---- the price of a chunk ---- */
@@ -158,9 +165,10 @@ static bt_err make_room(bt_schedule_price *t, bt_fault *fault)
     t->last_ns = calloc(t->stages.count, sizeof *t->last_ns);
     t->of_chunk = calloc(t->stages.count, sizeof *t->of_chunk);
     t->at = calloc(all * t->lasts * ROWS_OF_ENTRY, sizeof *t->at);
-    t->arrival = calloc((window_of(t) + 1) * t->layers, sizeof *t->arrival);
+    t->stored = calloc((all + window_of(t)) * t->layers, sizeof *t->stored);
+    t->sent_ns = calloc(all, sizeof *t->sent_ns);
     if (t->begin && t->rows && t->ops && t->bytes && t->term_ns && t->divided && t->moment && t->ns &&
-        t->last_ns && t->of_chunk && t->at && t->arrival)
+        t->last_ns && t->of_chunk && t->at && t->stored && t->sent_ns)
         return BT_OK;
     return bt_fail(fault, BT_ENOMEM, "out of memory for a table of %zu chunks", t->chunks);
 }
@@ -204,8 +212,7 @@ bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_co
 void bt_schedule_price_free(bt_schedule_price *t)
 {
     if (!t) return;
-    for (size_t i = 0; t->at && i < (t->chunks + 1) * t->lasts * ROWS_OF_ENTRY; i++)
-        free(t->at[i].arrived_ns);
+    for (size_t i = 0; t->at && i < (t->chunks + 1) * t->lasts * ROWS_OF_ENTRY; i++) free(t->at[i].arrival);
     free(t->begin);
     free(t->rows);
     free(t->ops);
@@ -217,27 +224,21 @@ void bt_schedule_price_free(bt_schedule_price *t)
     free(t->last_ns);
     free(t->of_chunk);
     free(t->at);
-    free(t->arrival);
+    free(t->stored);
+    free(t->sent_ns);
     free(t);
 }
 
 /* ---- the beginning ---- */
 
-/* Link time of one layer's KV of so many rows. */
-static uint64_t layer_ns(const bt_schedule_price *t, uint64_t rows)
-{
-    if (!t->c.link.bits_per_us) return 0;
-    return bt_link_ns(&t->c.link, bt_time_times(t->c.kv_bytes / t->layers, rows));
-}
-
-static uint64_t full_layer_ns(const bt_schedule_price *t, size_t chunk)
-{
-    return layer_ns(t, t->begin[chunk + 1] - t->begin[chunk]);
-}
-
 static bool stores(const bt_schedule_price *t, const bt_schedule_span *s)
 {
     return t->stages.stage[s->task.stage].stores < t->layers;
+}
+
+static arrival arrival_of(const bt_schedule_price *t, const bt_schedule_span *s)
+{
+    return (arrival){s->end_ns, (uint32_t)s->task.chunk, t->stages.stage[s->task.stage].stores};
 }
 
 /* Plays the beginning on until its first `first` chunks have ended. */
@@ -247,8 +248,12 @@ static void play_to(bt_schedule_price *t, size_t first)
     t->last = SIZE_MAX;
     while (t->known < first && bt_schedule_run_next(&t->begun.run, &s)) {
         if (stores(t, &s)) {
-            const uint64_t free_ns = t->begun.sent_ns > s.end_ns ? t->begun.sent_ns : s.end_ns;
-            t->begun.sent_ns = bt_time_plus(free_ns, full_layer_ns(t, s.task.chunk));
+            const arrival a = t->stored[t->begun.stored++] = arrival_of(t, &s);
+            const bt_link_rows sent = {.all = t->begin[a.chunk + 1] - t->begin[a.chunk]};
+            const uint64_t rows = bt_link_layer_rows(&t->c.kv, &sent, a.layer);
+            if (rows && t->c.link.bits_per_us)
+                (void)bt_link_message(&t->begun.wire, &t->c.link, a.ns,
+                                      bt_time_times(t->c.kv.layer_bytes, rows));
         }
         while (t->known < t->begun.run.schedule.first && t->known < t->chunks)
             t->moment[++t->known] = t->begun;
@@ -257,38 +262,22 @@ static void play_to(bt_schedule_price *t, size_t first)
 
 /* ---- an entry ---- */
 
-/* Fills e->arrived_ns. The link is done at the latest of arrival[i].ns plus the link time of all layers that
- * arrive at i or later. m of these layers belong to the last chunk, whose number of tokens is not known here,
- * so the latest is kept for each m without the time of those m layers. */
-static void look_at_link(entry *e, const bt_schedule_price *t, size_t k, size_t arrivals, uint64_t sent_ns)
+static bt_err play_entry(entry *e, bt_schedule_price *t, size_t k, bt_fault *fault)
 {
-    uint64_t others = 0, *most = e->arrived_ns;
-    size_t m = 0;
-    memset(most, 0, (t->layers + 1) * sizeof *most);
-    for (size_t i = arrivals; i-- > 0;) {
-        const struct arrival *a = &t->arrival[i];
-        if (a->chunk == k) m++;
-        else others = bt_time_plus(others, full_layer_ns(t, a->chunk));
-        const uint64_t at = bt_time_plus(a->ns, others);
-        if (at > most[m]) most[m] = at;
-    }
-    const uint64_t all = bt_time_plus(sent_ns, others);
-    if (all > most[m]) most[m] = all;
-}
-
-static void play_entry(entry *e, bt_schedule_price *t, size_t k)
-{
-    const size_t window = window_of(t), first = k + 1 > window ? k + 1 - window : 0;
+    const size_t window = window_of(t);
     bt_schedule_span s;
-    size_t arrivals = 0;
-    play_to(t, first);
-    moment m = t->moment[first];
+    e->first = k + 1 > window ? k + 1 - window : 0;
+    e->arrivals = 0;
+    if (!e->arrival) e->arrival = calloc((k + 1 - e->first) * t->layers, sizeof *e->arrival);
+    if (!e->arrival) return bt_fail(fault, BT_ENOMEM, "out of memory for a price");
+    play_to(t, e->first);
+    moment m = t->moment[e->first];
     m.run.schedule.plan.chunks = k + 1;
     t->last = k;
     while (bt_schedule_run_next(&m.run, &s))
-        if (stores(t, &s)) t->arrival[arrivals++] = (struct arrival){s.end_ns, s.task.chunk};
+        if (stores(t, &s)) e->arrival[e->arrivals++] = arrival_of(t, &s);
     e->result = m.run.sum;
-    look_at_link(e, t, k, arrivals, m.sent_ns);
+    return BT_OK;
 }
 
 /* Finds or plays the entry of k filled chunks and a last one of last_rows[l] rows, with the programs of this
@@ -304,11 +293,10 @@ static bt_err entry_of(const entry **ret, bt_schedule_price *t, size_t k, size_t
         .pos = t->begin[k], .rows = t->last_rows[l], .program = row->program[BT_PKG_OUT_LAST],
         .ctx = row->ctx,    .is_first = !k,          .is_last = true};
     bt_schedule_result divided = t->divided[k];
-    const bt_err priced = price_chunk(t, t->last_ns, &divided, &c, fault);
-    if (!e->arrived_ns) e->arrived_ns = malloc((t->layers + 1) * sizeof *e->arrived_ns);
-    if (priced < 0 || !e->arrived_ns) return bt_fail(fault, BT_ENOMEM, "out of memory for a price");
+    bt_err played = price_chunk(t, t->last_ns, &divided, &c, fault);
+    if (played == BT_OK) played = play_entry(e, t, k, fault);
+    if (played < 0) return played;
     const bt_price_sum sum = bt_price_pkg_sum(t->c.price, &c);
-    play_entry(e, t, k);
     if (t->c.policy == BT_STAGE_SPLIT) memcpy(e->result.busy_ns, divided.busy_ns, sizeof divided.busy_ns);
     e->ops = bt_time_plus(t->ops[k], sum.ops);
     e->bytes = bt_time_plus(t->bytes[k], sum.bytes);
@@ -331,16 +319,46 @@ static size_t below(const size_t *list, size_t n, size_t v)
     return lo;
 }
 
-static bt_schedule_priced price_entry(const entry *e, const bt_schedule_price *t, uint64_t valid)
+/* Fills t->sent_ns of chunks [from, k] of a prompt of so many tokens. */
+static void price_link(bt_schedule_price *t, size_t from, size_t k, uint64_t tokens)
 {
-    bt_schedule_priced p = {.result = e->result, .ops = e->ops, .bytes = e->bytes};
-    memcpy(p.term_ns, e->term_ns, sizeof p.term_ns);
-    const uint64_t each = layer_ns(t, valid);
-    for (size_t m = 0; t->c.link.bits_per_us && m <= t->layers; m++) {
-        const uint64_t at = e->arrived_ns[m] ? bt_time_plus(e->arrived_ns[m], bt_time_times(m, each)) : 0;
-        if (at > e->result.makespan_ns && at - e->result.makespan_ns > p.exposed_ns)
-            p.exposed_ns = at - e->result.makespan_ns;
+    for (size_t i = from; i <= k; i++) {
+        const bt_link_rows sent =
+            bt_link_rows_of(&t->c.kv, t->begin[i], i < k ? t->begin[i + 1] : tokens, tokens);
+        const uint64_t rows[2] = {sent.all, sent.window}, bytes = t->c.kv.layer_bytes;
+        for (int w = 0; w < 2; w++)
+            t->sent_ns[i][w] = rows[w] ? bt_link_ns(&t->c.link, bt_time_times(bytes, rows[w])) : 0;
     }
+}
+
+static void send(bt_link_queue *q, const bt_schedule_price *t, const arrival *a, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t ns = t->sent_ns[a[i].chunk][!bt_link_sends_all(&t->c.kv, a[i].layer)];
+        if (ns) q->free_ns = bt_time_plus(q->free_ns > a[i].ns ? q->free_ns : a[i].ns, ns);
+    }
+}
+
+/* Begins at the last moment until which window layers had stored nothing that this prompt sends of them. */
+static uint64_t exposed_ns(const entry *e, bt_schedule_price *t, size_t k, uint64_t tokens)
+{
+    const bt_link_kv *kv = &t->c.kv;
+    const size_t under_way = window_of(t) - 1;
+    size_t from = e->first;
+    if (!t->c.link.bits_per_us) return 0;
+    while (kv->window && from && bt_link_rows_of(kv, 0, t->begin[from + under_way], tokens).window) from--;
+    bt_link_queue q = t->moment[from].wire;
+    price_link(t, from, k, tokens);
+    send(&q, t, t->stored + t->moment[from].stored, t->moment[e->first].stored - t->moment[from].stored);
+    send(&q, t, e->arrival, e->arrivals);
+    return bt_link_exposed_ns(&q, e->result.makespan_ns);
+}
+
+static bt_schedule_priced price_entry(const entry *e, bt_schedule_price *t, size_t k, uint64_t tokens)
+{
+    bt_schedule_priced p = {.result = e->result, .ops = e->ops, .bytes = e->bytes,
+                            .exposed_ns = exposed_ns(e, t, k, tokens)};
+    memcpy(p.term_ns, e->term_ns, sizeof p.term_ns);
     return p;
 }
 
@@ -371,10 +389,10 @@ bt_err bt_schedule_price_of(bt_schedule_priced *ret, bt_schedule_price *t, size_
     bt_err e = bt_pkg_find_row(&row, bt_price_pkg_of(t->c.price), 1, c.rows, tokens, fault);
     if (e == BT_OK) e = entry_of(&a, t, k, l, row, fault);
     if (e != BT_OK) return e;
-    bt_schedule_priced p = price_entry(a, t, c.valid);
+    bt_schedule_priced p = price_entry(a, t, k, tokens);
     if (t->last_rows[l] != c.rows) {
         if ((e = entry_of(&b, t, k, l + 1, row, fault)) != BT_OK) return e;
-        const bt_schedule_priced next = price_entry(b, t, c.valid);
+        const bt_schedule_priced next = price_entry(b, t, k, tokens);
         p = between(&p, &next, c.rows - t->last_rows[l], t->last_rows[l + 1] - t->last_rows[l]);
     }
     p.rows = t->rows[k] + c.rows;

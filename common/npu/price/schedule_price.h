@@ -14,9 +14,9 @@ typedef struct bt_schedule_price_config {
     bt_price_pkg *price; /* borrowed */
     int policy;          /* a bt_schedule_policy, or BT_STAGE_SPLIT */
     size_t window;
-    size_t tokens;     /* tokens of the longest prompt, at most the package's context */
-    bt_link link;      /* bits_per_us 0: nothing is sent */
-    uint64_t kv_bytes; /* bytes of a position's KV in all layers */
+    size_t tokens; /* tokens of the longest prompt, at most the package's context */
+    bt_link link;  /* bits_per_us 0: nothing is sent */
+    bt_link_kv kv;
 } bt_schedule_price_config;
 /* BT_ELIMIT: tokens beyond the package's context; errors of bt_schedule_run_begin; BT_ENOMEM. */
 bt_err bt_schedule_price_new(bt_schedule_price **ret, const bt_schedule_price_config *config, bt_fault *fault);

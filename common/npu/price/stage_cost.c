@@ -105,16 +105,12 @@ static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c
                                   uint64_t window)
 {
     const bt_price_batch *all = c->batch;
-    const uint64_t padding = all->rows < c->rows ? c->rows - all->rows : 0;
-    const bt_price_step more = bt_price_prefill_step(all->end, padding);
-    uint64_t pairs = fixed ? bt_time_times(c->rows, fixed) : bt_time_plus(all->pairs, more.pairs),
-             ctx = fixed ? bt_time_times(all->prompts, fixed) : bt_time_plus(all->positions, padding);
-    if (window && !fixed) { /* no prompt's rows see more than this */
-        const uint64_t most = bt_time_times(c->rows, window),
-                       seen = bt_time_plus(bt_time_times(all->prompts, window), c->rows);
-        if (pairs > most) pairs = most;
-        if (ctx > seen) ctx = seen;
-    }
+    const uint64_t padding = all->rows < c->rows ? c->rows - all->rows : 0,
+                   seen = bt_time_plus(window ? all->window_pairs : all->pairs,
+                                       bt_time_pairs(all->end, padding, window)),
+                   read = bt_time_plus(window ? all->window_positions : all->positions, padding),
+                   pairs = fixed ? bt_time_times(c->rows, fixed) : seen,
+                   ctx = fixed ? bt_time_times(all->prompts, fixed) : read;
     return (bt_time_attention){.rows = s->rows, .pairs = bt_time_scale(pairs, s->rows, c->rows), .ctx = ctx};
 }
 
@@ -123,11 +119,11 @@ static bt_time_attention together(const bt_pkg_slice *s, const bt_stage_chunk *c
 static void dense(bt_stage_inst *r, const bt_stage_engines *e, const bt_profile *on, const bt_pkg_header *h,
                   const bt_pkg_slice *s, const bt_stage_chunk *c, uint64_t fixed, uint64_t window)
 {
-    const uint64_t first = c->pos + s->row, unseen = window && first >= window ? first + 1 - window : 0;
+    const uint64_t first = c->pos + s->row;
     bt_time_attention a = {
         .rows = s->rows,
         .pairs = fixed ? s->rows * fixed : bt_time_pairs(first, s->rows, window),
-        .ctx = fixed ? fixed : first + s->rows - unseen,
+        .ctx = fixed ? fixed : bt_time_positions(first, s->rows, window),
     };
     if (c->batch) a = together(s, c, fixed, window);
     a.heads = s->heads;

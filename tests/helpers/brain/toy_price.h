@@ -35,6 +35,6 @@ static inline bt_work_prefill toy_device(bt_profile *p)
 {
     *p = (bt_profile){.time = {.f16_ops_per_us = 1000, .int8_permille = 2000}};
     return (bt_work_prefill){.programs = {.profile = p, .cut = toy_cut, .chunk = toy_chunk, .batch = toy_batch},
-                             .link = {.bits_per_us = 8}, .layers = TOY_LAYERS, .kv_bytes = 10 * TOY_LAYERS};
+                             .link = {.bits_per_us = 8}, .kv = {.layers = TOY_LAYERS, .layer_bytes = 10}};
 }
 #endif

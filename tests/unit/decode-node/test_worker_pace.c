@@ -78,7 +78,7 @@ static void run_alone(room *r, int32_t ids[TOKENS])
         if (ev.type == DC_WORKER_ENDED) break;
         if (ev.type == DC_WORKER_STEP) {
             bt_price_step s = {0};
-            bt_work_step_add(&s, PROMPT + told - 1, 1, 1);
+            bt_work_step_add(&s, PROMPT + told - 1, 1, 1, 0);
             const bt_work want = bt_work_of_step(&r->device.profile, &r->device.model, &s);
             assert_false(is_due);
             is_due = true;
@@ -142,8 +142,8 @@ static void who_comes_while_a_step_is_held_is_in_the_next_one(void **state)
     dc_worker_go(r.worker, ev.due_us);
     while ((ev = next(&r)).type != DC_WORKER_STEP) assert_int_equal(ev.type, DC_WORKER_NEED);
     bt_price_step both = {0};
-    bt_work_step_add(&both, PROMPT + 1, 1, 1);
-    bt_work_step_add(&both, PROMPT, 1, 1);
+    bt_work_step_add(&both, PROMPT + 1, 1, 1, 0);
+    bt_work_step_add(&both, PROMPT, 1, 1, 0);
     const bt_work want = bt_work_of_step(&r.device.profile, &r.device.model, &both);
     assert_int_equal(ev.device.ns, want.ns);
     assert_true(want.ns > alone_ns);

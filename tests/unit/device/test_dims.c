@@ -119,25 +119,31 @@ static void what_a_price_leaves_out_is_named_by_its_field(void **state)
 {
     (void)state;
     bt_dims_ignored all[BT_DIMS_IGNORED];
-    ignores("gemma-2-9b", "sliding_window", "upper");
-    ignores("gemma-3-27b", "sliding_window", "upper");
-    ignores("mistral-7b", "sliding_window", "upper");
     ignores("mixtral-8x7b", "num_local_experts", "upper");
     ignores("qwen3-235b-a22b", "num_experts", "upper");
     ignores("gpt-oss-120b", "num_local_experts", "upper");
-    ignores("gpt-oss-120b", "sliding_window", "upper");
     ignores("deepseek-v3", "n_routed_experts", "upper");
     ignores("deepseek-v3", "kv_lora_rank", "none");
     ignores("llama-3.2-90b", "cross_attention_layers", "upper");
     ignores("opt-350m", "word_embed_proj_dim", "upper");
-    assert_int_equal(bt_dims_ignored_of(all, bt_dims_find("gemma-3-27b")), 1);
+    assert_int_equal(bt_dims_ignored_of(all, bt_dims_find("gpt-oss-20b")), 1);
     assert_string_equal(all[0].effect,
-                        "52 of 62 layers see 1024 positions at most; attention is priced over all, save in "
-                        "programs of an NPU");
-    static const char *const plain[] = {"llama-3.1-8b", "qwen2.5-72b",     "qwen3-32b",   "phi-4",
-                                        "opt-66b",      "mistral-7b-v0.3", "phi-3.5-mini"};
+                        "each row of a step reads 4 other experts a layer, until all 32 are read");
+    static const char *const plain[] = {"llama-3.1-8b", "qwen2.5-72b",     "qwen3-32b",    "phi-4",
+                                        "opt-66b",      "mistral-7b-v0.3", "phi-3.5-mini", "mistral-7b",
+                                        "gemma-2-9b",   "gemma-3-27b"}; /* windows are priced */
     for (size_t i = 0; i < sizeof plain / sizeof *plain; i++)
         assert_int_equal(bt_dims_ignored_of(all, bt_dims_find(plain[i])), 0);
+}
+
+static void window_layers_hold_their_window(void **state)
+{
+    (void)state;
+    const bt_dims *gemma = bt_dims_find("gemma-3-270m"), *llama = bt_dims_find("llama-3.2-1b");
+    /* 3 of 18 layers see all, 15 see 512; a head of 256, twice, of 2 bytes */
+    assert_int_equal(bt_dims_kv_held(gemma, 16, 500), bt_dims_kv_bytes(gemma, 16) * 500);
+    assert_int_equal(bt_dims_kv_held(gemma, 16, 4096), (3 * 4096 + 15 * 512) * 1024);
+    assert_int_equal(bt_dims_kv_held(llama, 8, 4096), bt_dims_kv_bytes(llama, 8) * 4096);
 }
 
 static void a_latent_has_the_kv_of_its_elements_and_not_of_its_heads(void **state)
@@ -192,6 +198,7 @@ int main(void)
         cmocka_unit_test(every_family_has_the_weights_that_it_is_published_with),
         cmocka_unit_test(every_known_shape_says_where_it_is_from_and_no_name_is_there_twice),
         cmocka_unit_test(what_a_price_leaves_out_is_named_by_its_field),
+        cmocka_unit_test(window_layers_hold_their_window),
         cmocka_unit_test(a_latent_has_the_kv_of_its_elements_and_not_of_its_heads),
         cmocka_unit_test(memory_holds_every_expert_and_a_step_reads_those_of_a_row),
         cmocka_unit_test(windows_stand_in_the_pattern_that_nodes_have_or_in_none),

@@ -150,18 +150,18 @@ static void decode_is_bytes_over_bandwidth_until_the_batch_is_large(void **state
     const bt_profile h = sheet(1);
     bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-7b"), &f16);
     m.weight_bytes = 14000000000;
-    bt_price_step s = bt_price_decode_step(1, 0);
+    bt_price_step s = bt_price_decode_step(1, 0, 0);
     assert_int_equal(bt_price_step_of(&h, &m, &s).ns / 10000, 418);
     /* KV is read too, by batch and context: 512 KiB a position */
     assert_int_equal(m.kv_bytes, 512 * 1024);
-    s = bt_price_decode_step(32, 2048);
+    s = bt_price_decode_step(32, 2048, 0);
     assert_int_equal(bt_price_step_of(&h, &m, &s).bytes,
                      14000000000 + UINT64_C(32) * (2048 * 524288 + m.norm_bytes + m.gate_bytes));
     /* the ridge: at 295 rows of 2 bytes the products take over, 13 us a row; small operators are 2 us of each
      */
     uint64_t last = 0, batch = 0;
     for (uint64_t b = 200; b < 400 && !batch; b++) {
-        s = bt_price_decode_step(b, 0);
+        s = bt_price_decode_step(b, 0, 0);
         const uint64_t ns = bt_price_step_of(&h, &m, &s).ns;
         if (last && ns > last + 8000) batch = b;
         last = ns;
@@ -174,7 +174,7 @@ static void a_mixed_step_is_one_pass_over_the_weights(void **state)
     (void)state;
     const bt_profile a = profile("a100");
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
-    const bt_price_step piece = bt_price_prefill_step(512, 64), decode = bt_price_decode_step(16, 1024);
+    const bt_price_step piece = bt_price_prefill_step(512, 64, 0), decode = bt_price_decode_step(16, 1024, 0);
     bt_price_step both = piece;
     bt_price_step_add(&both, &decode);
     const uint64_t alone = bt_price_step_of(&a, &m, &piece).ns + bt_price_step_of(&a, &m, &decode).ns,
@@ -190,7 +190,7 @@ static void a_piece_of_a_prompt_beside_decode_rows_takes_its_own_products(void *
     (void)state;
     const bt_profile h = sheet(1);
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
-    const bt_price_step piece = bt_price_prefill_step(0, 512), decode = bt_price_decode_step(128, 4096);
+    const bt_price_step piece = bt_price_prefill_step(0, 512, 0), decode = bt_price_decode_step(128, 4096, 0);
     bt_price_step both = decode;
     bt_price_step_add(&both, &piece);
     /* decode reads the weights for 4.5 ms, in which the products of 318 rows are hidden; 640 rows take 9.1 ms
@@ -205,7 +205,7 @@ static void only_rows_that_want_logits_read_the_output_matrix(void **state)
     (void)state;
     const bt_profile h = sheet(1);
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
-    bt_price_step s = bt_price_prefill_step(0, 64);
+    bt_price_step s = bt_price_prefill_step(0, 64, 0);
     const bt_price_sum with = bt_price_step_of(&h, &m, &s);
     s.logits = 0;
     const bt_price_sum without = bt_price_step_of(&h, &m, &s);
@@ -219,7 +219,7 @@ static void four_devices_are_faster_than_one_by_less_than_four(void **state)
     (void)state;
     const bt_profile one = profile("h100"), four = profile("h100x4");
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-70b"), &f16);
-    const bt_price_step steps[] = {bt_price_decode_step(1, 1024), bt_price_prefill_step(0, 2048)};
+    const bt_price_step steps[] = {bt_price_decode_step(1, 1024, 0), bt_price_prefill_step(0, 2048, 0)};
     for (int i = 0; i < 2; i++) {
         const double ratio = (double)bt_price_step_of(&one, &m, &steps[i]).ns /
                              (double)bt_price_step_of(&four, &m, &steps[i]).ns;
@@ -235,7 +235,8 @@ static void devices_beyond_the_kv_heads_read_a_head_that_others_read(void **stat
     (void)state;
     bt_profile h = sheet(4);
     bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.1-8b"), &f16);
-    const bt_price_step few = bt_price_decode_step(1, 1024), many = bt_price_decode_step(1, 1024 + 1048576);
+    const bt_price_step few = bt_price_decode_step(1, 1024, 0),
+                        many = bt_price_decode_step(1, 1024 + 1048576, 0);
     uint64_t ns[2];
     for (uint32_t heads = 2; heads <= 8; heads += 6) {
         m.kv_heads = heads;
@@ -264,7 +265,7 @@ static void attention_has_launches_and_rates_of_its_own_that_saturate(void **sta
 {
     (void)state;
     const bt_price_model m = heads_alone();
-    const bt_price_step one = bt_price_decode_step(3, 20), piece = bt_price_prefill_step(0, 8);
+    const bt_price_step one = bt_price_decode_step(3, 20, 0), piece = bt_price_prefill_step(0, 8, 0);
     bt_price_step both = one;
     bt_profile p = {.time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000, .decode_op_ns = 5}};
     bt_price_step_add(&both, &piece);
@@ -291,8 +292,8 @@ static void sequences_of_one_row_have_a_launch_and_a_least_length(void **state)
 {
     (void)state;
     const bt_price_model m = heads_alone();
-    const bt_price_step short_one = bt_price_decode_step(3, 2), one = bt_price_decode_step(3, 20),
-                        piece = bt_price_prefill_step(0, 8);
+    const bt_price_step short_one = bt_price_decode_step(3, 2, 0), one = bt_price_decode_step(3, 20, 0),
+                        piece = bt_price_prefill_step(0, 8, 0);
     bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000, .kernels = 1,
                              .attention = {{.launch_ns = 11, .row_launch_ns = 7, .kv_bytes_per_us = 1000,
                                             .kv_half_positions = 1, .least_positions = 15}}}};
@@ -308,10 +309,10 @@ static void few_heads_take_what_the_longest_sequence_takes(void **state)
 {
     (void)state;
     bt_price_model m = heads_alone();
-    const bt_price_step one = bt_price_decode_step(1, 20), two = bt_price_decode_step(2, 20),
-                        short_one = bt_price_decode_step(1, 15), many = bt_price_decode_step(80, 20),
-                        piece = bt_price_prefill_step(18, 4);
-    bt_price_step mixed = bt_price_decode_step(3, 1);
+    const bt_price_step one = bt_price_decode_step(1, 20, 0), two = bt_price_decode_step(2, 20, 0),
+                        short_one = bt_price_decode_step(1, 15, 0), many = bt_price_decode_step(80, 20, 0),
+                        piece = bt_price_prefill_step(18, 4, 0);
+    bt_price_step mixed = bt_price_decode_step(3, 1, 0);
     bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000, .kernels = 1,
                              .attention = {{.launch_ns = 7, .kv_bytes_per_us = 1000, .least_positions = 15,
                                             .gather_ns = 3, .head_bytes_per_us = 10}}}};
@@ -337,7 +338,7 @@ static void matrices_that_are_one_are_launched_once_and_inputs_of_8_bits_are_mad
 {
     (void)state;
     bt_price_model m = heads_alone();
-    const bt_price_step one = bt_price_decode_step(1, 1);
+    const bt_price_step one = bt_price_decode_step(1, 1, 0);
     bt_profile p = {.time = {.f16_ops_per_us = 1000000, .memory_bytes_per_us = 1000000,
                              .linear_launch_ns = 10, .quantize_launch_ns = 3}};
     const uint64_t read = bt_price_step_of(&p, &m, &one).ns - 15 * 10;
@@ -389,7 +390,7 @@ static void softmax_of_a_gpu_takes_its_scores(void **state)
 {
     (void)state;
     const bt_price_model m = heads_alone();
-    const bt_price_step piece = bt_price_prefill_step(0, 8); /* 36 pairs of a row and a position */
+    const bt_price_step piece = bt_price_prefill_step(0, 8, 0); /* 36 pairs of a row and a position */
     bt_profile p = {.companion = true, .time = {.f16_ops_per_us = 1000, .memory_bytes_per_us = 1000,
                                                 .score_elements_per_us = 1000}};
     assert_int_equal(bt_price_step_of(&p, &m, &piece).ns, 36 * (256 + 2 * 4));
@@ -405,7 +406,7 @@ static void rows_read_experts_of_their_own_until_all_are_read(void **state)
     const bt_price_model m = bt_price_model_of(s, &f16);
     uint64_t bytes[3];
     for (uint64_t i = 0; i < 3; i++) {
-        const bt_price_step step = bt_price_decode_step(i < 2 ? i + 1 : 16, 0);
+        const bt_price_step step = bt_price_decode_step(i < 2 ? i + 1 : 16, 0, 0);
         bytes[i] = bt_price_step_of(&h, &m, &step).bytes - step.rows * (m.norm_bytes + m.gate_bytes);
     }
     assert_int_equal(bytes[0], m.weight_bytes);
@@ -420,7 +421,7 @@ static void unpacking_bounds_weights_of_four_bits_alone(void **state)
     bt_profile h = sheet(1);
     bt_price_recipe q4 = {.weight_bits = 4, .input_bits = 16, .kv_elem_bits = 16,
                           .weight_bytes_permille = 562};
-    const bt_price_step one = bt_price_decode_step(1, 1);
+    const bt_price_step one = bt_price_decode_step(1, 1, 0);
     for (int i = 0; i < 2; i++) {
         const bt_price_model m = bt_price_model_of(bt_dims_find("llama-2-7b"), i ? &f16 : &q4);
         h.time.int4_bytes_per_us = 0;
@@ -451,7 +452,7 @@ static void fp8_and_nvfp4_have_rates_of_their_own_and_need_no_unpacking(void **s
     (void)state;
     bt_profile h = sheet(1);
     const bt_dims *s = bt_dims_find("llama-3.1-8b");
-    bt_price_step prompt = bt_price_prefill_step(0, 4096), token = bt_price_decode_step(1, 1);
+    bt_price_step prompt = bt_price_prefill_step(0, 4096, 0), token = bt_price_decode_step(1, 1, 0);
     bt_fault f = {""};
     uint64_t ns[BT_PRICE_FORMS];
     prompt.logits = 0;
@@ -512,7 +513,7 @@ static void a_step_costs_its_stack_for_each_sequence(void **state)
     (void)state;
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.2-1b"), &f16);
     bt_profile p = profile("h100");
-    const bt_price_step decode = bt_price_decode_step(7, 1000), piece = bt_price_prefill_step(0, 300);
+    const bt_price_step decode = bt_price_decode_step(7, 1000, 0), piece = bt_price_prefill_step(0, 300, 0);
     bt_price_step mixed = decode;
     bt_price_step_add(&mixed, &piece);
     p.time.sequence_ns = 0;
@@ -532,9 +533,10 @@ static void a_step_pads_its_prompts_and_not_its_decode_rows(void **state)
     (void)state;
     const bt_price_model m = bt_price_model_of(bt_dims_find("llama-3.2-1b"), &f16);
     bt_profile p = profile("h100");
-    const bt_price_step short_one = bt_price_prefill_step(0, 140), decode = bt_price_decode_step(3, 1000);
-    bt_price_step mixed = short_one, full = bt_price_prefill_step(0, 256);
-    full.pairs = short_one.pairs, full.positions = short_one.positions; /* attention has no row to compute
+    const bt_price_step short_one = bt_price_prefill_step(0, 140, 0),
+                        decode = bt_price_decode_step(3, 1000, 0);
+    bt_price_step mixed = short_one, full = bt_price_prefill_step(0, 256, 0);
+    full.all = short_one.all; /* attention has no row to compute
                                                                            there */
     bt_price_step mixed_full = full;
     bt_price_step_add(&mixed, &decode);
@@ -628,14 +630,16 @@ static void a_link_hides_what_is_sent_while_later_layers_compute(void **state)
     /* 4 layers of 1000 bytes at 8 bits/us: 1 ms each. Computed in 8 ms: one message is left. In 2 ms: nearly
      * all. */
     l = (bt_link){.bits_per_us = 8};
+    const bt_link_kv kv = {.layers = 4, .layer_bytes = 1000};
+    const bt_link_rows one = {1, 1};
     bt_link_queue q = {0};
-    bt_link_chunk(&q, &l, 0, 8000000, 4, 1000);
+    assert_int_equal(bt_link_chunk(&q, &l, &kv, 0, 8000000, one), 4000000);
     assert_int_equal(bt_link_exposed_ns(&q, 8000000), 1000000);
     q = (bt_link_queue){0};
-    bt_link_chunk(&q, &l, 0, 2000000, 4, 1000);
+    (void)bt_link_chunk(&q, &l, &kv, 0, 2000000, one);
     assert_int_equal(bt_link_exposed_ns(&q, 2000000), 2500000);
     /* the wire is still busy when the next chunk's layers come */
-    bt_link_chunk(&q, &l, 2000000, 2000000, 4, 1000);
+    (void)bt_link_chunk(&q, &l, &kv, 2000000, 2000000, one);
     assert_int_equal(q.free_ns, 8500000);
 }
 
@@ -661,7 +665,7 @@ static void pricing_a_chunk_and_a_step_takes_well_under_a_microsecond(void **sta
         for (int k = 0; k < 3; k++) {
             const uint64_t from = ns_since(0);
             for (uint64_t i = round; i < round + N; i++) {
-                const bt_price_step s = bt_price_decode_step(1 + (i & 63), i * 64);
+                const bt_price_step s = bt_price_decode_step(1 + (i & 63), i * 64, 0);
                 sum += !k ? bt_price_chunk_ns(&p, i & 3, i * 64)
                           : bt_price_step_at(k == 1 ? &one : &four, &s).ns;
             }

@@ -194,12 +194,12 @@ static row priced(const bt_profile *p, const char *model)
     bt_price programs;
     if (!p->companion) assert_int_equal(bt_price_of_dims(&programs, p, s, &w8, rows, 4, NULL), BT_OK);
     for (size_t i = 0; i < PROMPTS; i++) {
-        const bt_price_step whole = bt_price_prefill_step(0, lengths[i]);
+        const bt_price_step whole = bt_price_prefill_step(0, lengths[i], 0);
         r.prompt[i] =
             p->companion ? bt_price_step_of(p, &m, &whole).ns : bt_price_prompt(&programs, lengths[i]).ns;
     }
     for (size_t i = 0; i < STEPS; i++) {
-        const bt_price_step step = bt_price_decode_step(batches[i % BATCHES], contexts[i / BATCHES]);
+        const bt_price_step step = bt_price_decode_step(batches[i % BATCHES], contexts[i / BATCHES], 0);
         r.step[i] = bt_price_step_of(p, &m, &step).ns;
     }
     return r;

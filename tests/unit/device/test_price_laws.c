@@ -67,6 +67,10 @@ static void draw_model(world *w)
                         .vocab = (uint32_t)draw(w, 1000, 200000),
                         .ffn_matrices = (uint32_t)draw(w, 2, 3)};
     if (w->round % 3 == 0) draw_experts(w);
+    if (w->round % 4 > 1) {
+        w->dims.window = (uint32_t)draw(w, 1, 8192);
+        w->dims.windowed = (uint32_t)draw(w, 1, w->dims.layers);
+    }
     w->recipe = (bt_price_recipe){.weight_bits = bits[draw(w, 0, 2)], .input_bits = draw(w, 0, 1) ? 8 : 16,
                                   .kv_elem_bits = draw(w, 0, 1) ? 8 : 16};
     if (!draw(w, 0, 3)) { /* FP8 or NVFP4, on a device that has them */
@@ -199,7 +203,7 @@ static void rows_are_not_less(world *w)
     const uint64_t first = draw(w, 0, 100000);
     uint64_t last = 0;
     for (uint64_t rows = 1; rows < 20000; rows += rows < 600 ? 1 : rows / 9) {
-        const bt_price_step s = bt_price_prefill_step(first, rows);
+        const bt_price_step s = bt_price_prefill_step(first, rows, w->dims.window);
         const uint64_t ns = ns_of(w, &s);
         if (ns < last) WRONG(w, "rows", last, ns);
         last = ns;
@@ -210,9 +214,9 @@ static void batches_and_contexts_are_not_less(world *w)
 {
     for (int i = 0; i < 60; i++) {
         const uint64_t batch = draw(w, 1, 2000), ctx = draw(w, 1, 200000);
-        const bt_price_step s = bt_price_decode_step(batch, ctx),
-                            more = bt_price_decode_step(batch + draw(w, 1, 300), ctx),
-                            longer = bt_price_decode_step(batch, ctx + draw(w, 1, 5000));
+        const bt_price_step s = bt_price_decode_step(batch, ctx, w->dims.window),
+                            more = bt_price_decode_step(batch + draw(w, 1, 300), ctx, w->dims.window),
+                            longer = bt_price_decode_step(batch, ctx + draw(w, 1, 5000), w->dims.window);
         if (ns_of(w, &more) < ns_of(w, &s)) WRONG(w, "batch", batch, ctx);
         if (ns_of(w, &longer) < ns_of(w, &s)) WRONG(w, "context", batch, ctx);
     }
@@ -228,15 +232,16 @@ static void a_mixture_with_more_is_not_less(world *w)
         if (!t->attention[i].peak_permille) t->attention[i].half_rows = 0;
     for (int i = 0; i < 60; i++) {
         const uint64_t first = draw(w, 0, 100000), rows = draw(w, 2, 4096);
-        bt_price_step mixture = bt_price_decode_step(draw(w, 1, 256), draw(w, 1, 100000));
+        bt_price_step mixture = bt_price_decode_step(draw(w, 1, 256), draw(w, 1, 100000), w->dims.window);
         for (uint64_t more = draw(w, 0, 4); more; more--) {
-            const bt_price_step piece = bt_price_prefill_step(draw(w, 0, 100000), draw(w, 2, 4096));
+            const bt_price_step piece =
+                bt_price_prefill_step(draw(w, 0, 100000), draw(w, 2, 4096), w->dims.window);
             bt_price_step_add(&mixture, &piece);
         }
-        const bt_price_step piece = bt_price_prefill_step(first, rows + 1),
-                            shorter = bt_price_prefill_step(first, rows),
-                            short_one = bt_price_decode_step(1, draw(w, 1, 4)),
-                            short_piece = bt_price_prefill_step(0, draw(w, 2, 128)),
+        const bt_price_step piece = bt_price_prefill_step(first, rows + 1, w->dims.window),
+                            shorter = bt_price_prefill_step(first, rows, w->dims.window),
+                            short_one = bt_price_decode_step(1, draw(w, 1, 4), w->dims.window),
+                            short_piece = bt_price_prefill_step(0, draw(w, 2, 128), w->dims.window),
                             one_more = both(&mixture, &short_one), piece_more = both(&mixture, &short_piece),
                             row_less = both(&mixture, &shorter), row_more = both(&mixture, &piece);
         const uint64_t ns = ns_of(w, &mixture), less = ns_of(w, &row_less);
@@ -246,9 +251,48 @@ static void a_mixture_with_more_is_not_less(world *w)
     }
 }
 
+/* A step, and the same where no layer has a window; and what a plain count over layers says of it. */
+static void windows_are_not_more_and_within_them_nothing_differs(world *w)
+{
+    bt_dims *d = &w->dims;
+    d->window = (uint32_t)draw(w, 1, 8192);
+    d->windowed = (uint32_t)draw(w, 1, d->layers);
+    bt_dims without = *d;
+    without.window = without.windowed = 0;
+    const bt_price_model m = bt_price_model_of(d, &w->recipe),
+                         plain = bt_price_model_of(&without, &w->recipe);
+    for (int i = 0; i < 40; i++) {
+        const uint64_t batch = draw(w, 1, 200), ctx = draw(w, 1, 3 * (uint64_t)d->window),
+                       rows = draw(w, 1, 2 * (uint64_t)d->window), first = draw(w, 0, 20000);
+        bt_price_step step = bt_price_decode_step(batch, ctx, d->window);
+        const bt_price_step piece = bt_price_prefill_step(first, rows, d->window);
+        if (i % 2) bt_price_step_add(&step, &piece);
+        const bool is_within = ctx <= d->window && (!(i % 2) || first + rows <= d->window);
+        const bt_price_sum is = bt_price_step_of(&w->profile, &m, &step),
+                           all = bt_price_step_of(&w->profile, &plain, &step);
+        if (is.ns > all.ns) WRONG(w, "a window", all.ns, is.ns);
+        if (is_within && memcmp(&is, &all, sizeof is) != 0) WRONG(w, "within the window", all.ns, is.ns);
+        uint64_t pairs = 0, positions = 0; /* of all layers, row by row */
+        for (uint32_t layer = 0; layer < d->layers; layer++) {
+            const uint64_t most = layer < d->windowed ? d->window : UINT64_MAX,
+                           begin = first + 1 > most ? first + 1 - most : 0;
+            pairs += batch * (ctx < most ? ctx : most);
+            positions += batch * (ctx < most ? ctx : most) + (i % 2 ? first + rows - begin : 0);
+            for (uint64_t r = 1; i % 2 && r <= rows; r++) pairs += first + r < most ? first + r : most;
+        }
+        const uint64_t products = 2 * (m.body_weights * step.rows + m.head_weights * step.logits);
+        if (is.ops - products != pairs * 4 * d->heads * d->head_dim)
+            WRONG(w, "pairs", is.ops - products, pairs * 4 * d->heads * d->head_dim);
+        const uint64_t least = d->layers * (all.bytes - is.bytes),
+                       seen = bt_price_kv_held(&w->profile.time, d->kv_heads, m.kv_bytes),
+                       other = seen * (d->layers * step.all.positions - positions);
+        if (least < other || least - other >= d->layers) WRONG(w, "positions", least, other);
+    }
+}
+
 static void a_slower_link_is_not_faster(world *w)
 {
-    const bt_price_step s = bt_price_decode_step(draw(w, 1, 2000), draw(w, 1, 100000));
+    const bt_price_step s = bt_price_decode_step(draw(w, 1, 2000), draw(w, 1, 100000), w->dims.window);
     uint64_t last = 0;
     if (!w->profile.time.devices) return;
     for (uint64_t rate = 1000000; rate; rate /= 2) {
@@ -284,17 +328,18 @@ static void programs_are_not_less(world *w)
 /* KV that leaves layer by layer while the device computes: what is left behind the last chunk. */
 static void a_slower_hand_off_is_not_faster(world *w)
 {
-    const uint64_t took = ns_of(w, &(bt_price_step){.rows = 64, .pairs = 64, .positions = 64}),
+    const uint64_t took = ns_of(w, &(bt_price_step){.rows = 64, .all = {.pairs = 64, .positions = 64}}),
                    bytes = draw(w, 1, 1 << 24), chunks = draw(w, 1, 16);
-    const uint32_t latency = (uint32_t)draw(w, 0, 1000000), layers = w->dims.layers;
+    const uint32_t latency = (uint32_t)draw(w, 0, 1000000);
+    const bt_link_kv kv = {.layers = w->dims.layers, .layer_bytes = bytes};
     uint64_t left = 0, later = 0;
     for (uint64_t rate = 10000000; rate; rate /= 3) {
         bt_link link = {.bits_per_us = rate, .latency_ns = latency}, slow = link;
         bt_link_queue q = {0}, slow_q = {0};
         slow.latency_ns += (uint32_t)draw(w, 1, 1000000);
         for (uint64_t i = 0; i < chunks; i++) {
-            bt_link_chunk(&q, &link, i * took, took, layers, bytes);
-            bt_link_chunk(&slow_q, &slow, i * took, took, layers, bytes);
+            (void)bt_link_chunk(&q, &link, &kv, i * took, took, (bt_link_rows){1, 1});
+            (void)bt_link_chunk(&slow_q, &slow, &kv, i * took, took, (bt_link_rows){1, 1});
         }
         const uint64_t ns = bt_link_exposed_ns(&q, chunks * took);
         later = bt_link_exposed_ns(&slow_q, chunks * took);
@@ -351,8 +396,9 @@ static void a_piece_beside_decode_rows_is_paid(world *w)
     const bt_profile_time whole = *t;
     for (int i = 0; i < 60; i++) {
         *t = whole;
-        const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000)),
-                            piece = bt_price_prefill_step(draw(w, 0, 50000), draw(w, 2, 4096)),
+        const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000), w->dims.window),
+                            piece =
+                                bt_price_prefill_step(draw(w, 0, 50000), draw(w, 2, 4096), w->dims.window),
                             mixed = both(&decode, &piece);
         if (ns_of(w, &mixed) > ns_of(w, &decode) + ns_of(w, &piece))
             WRONG(w, "more than both", ns_of(w, &mixed), ns_of(w, &decode) + ns_of(w, &piece));
@@ -375,7 +421,7 @@ static void a_piece_beside_decode_rows_is_paid(world *w)
 static void a_step_is_at_least_what_it_pays_once_and_its_bytes(world *w)
 {
     const bt_profile_time *t = &w->profile.time;
-    const bt_price_step s = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000));
+    const bt_price_step s = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000), w->dims.window);
     const bt_price_sum sum = bt_price_step_of(&w->profile, &w->model, &s);
     const bt_profile_attention *k =
         bt_time_step_attention(t, w->dims.head_dim, w->dims.heads / w->dims.kv_heads);
@@ -396,8 +442,8 @@ static void a_step_is_at_least_what_it_pays_once_and_its_bytes(world *w)
 /* Each term is what alone makes it: devices that wait for nothing sum up in no time, and so on. */
 static void terms_are_all_of_a_time(world *w)
 {
-    const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000)),
-                        piece = bt_price_prefill_step(draw(w, 0, 50000), draw(w, 1, 4096)),
+    const bt_price_step decode = bt_price_decode_step(draw(w, 1, 512), draw(w, 1, 50000), w->dims.window),
+                        piece = bt_price_prefill_step(draw(w, 0, 50000), draw(w, 1, 4096), w->dims.window),
                         mixed = both(&decode, &piece);
     const bt_price_sum s = bt_price_step_of(&w->profile, &w->model, &mixed);
     uint64_t sum = 0;
@@ -461,6 +507,10 @@ static void time_never_falls_with_a_row_or_a_short_sequence_more_in_a_mixture(vo
 {
     (void)state, hold(a_mixture_with_more_is_not_less);
 }
+static void a_window_never_costs_time_and_within_it_nothing_differs(void **state)
+{
+    (void)state, hold(windows_are_not_more_and_within_them_nothing_differs);
+}
 static void time_never_falls_with_a_slower_link(void **state)
 {
     (void)state, hold(a_slower_link_is_not_faster);
@@ -494,6 +544,7 @@ int main(void)
         cmocka_unit_test(time_never_falls_with_rows),
         cmocka_unit_test(time_never_falls_with_batch_or_context),
         cmocka_unit_test(time_never_falls_with_a_row_or_a_short_sequence_more_in_a_mixture),
+        cmocka_unit_test(a_window_never_costs_time_and_within_it_nothing_differs),
         cmocka_unit_test(time_never_falls_with_a_slower_link),
         cmocka_unit_test(time_never_falls_with_a_longer_program_or_prompt_or_more_before_it),
         cmocka_unit_test(exposed_time_never_falls_with_a_slower_link),

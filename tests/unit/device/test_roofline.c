@@ -85,8 +85,8 @@ static void parts_of_a_prompt_are_all_of_a_layers_matrices(void **state)
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         const bt_dims *s = bt_dims_find(names[i]);
         const bt_roofline_share h = bt_roofline_shares(s, 1);
-        assert_int_equal((h.qkv + h.output + h.ffn) * s->layers, bt_dims_body(s));
-        assert_int_equal(h.ffn, (uint64_t)s->ffn_matrices * s->hidden * s->ffn);
+        assert_int_equal(h.qkv + h.output + h.ffn, bt_dims_body(s));
+        assert_int_equal(h.ffn, (uint64_t)s->ffn_matrices * s->hidden * s->ffn * s->layers);
     }
 }
 
@@ -106,8 +106,7 @@ static bt_roofline_pair pair(const char *prefill, const char *decode, uint64_t b
     const bt_dims *s = bt_dims_find("llama-2-7b");
     bt_roofline_pair p = {.prefill_profile = profile(prefill), .decode = profile(decode)};
     p.link.bits_per_us = bits_per_us;
-    p.layers = s->layers;
-    p.kv_bytes = bt_dims_kv_bytes(s, 16);
+    p.kv = bt_link_kv_of(s, bt_dims_kv_bytes(s, 16));
     p.prefill_model = p.decode_model = bt_price_model_of(s, &f16);
     if (!p.prefill_profile.companion)
         assert_int_equal(bt_price_of_dims(&p.prefill, &p.prefill_profile, s, &w8, rows, 4, NULL), BT_OK);
@@ -120,7 +119,7 @@ static void the_first_token_of_a_pair_is_its_parts(void **state)
     bt_roofline_pair p = pair("hexagon-v75", "adreno-750", 10000);
     const bt_roofline_first f = bt_roofline_first_token(&p, 1000);
     assert_int_equal(f.prefill_ns, bt_price_prompt(&p.prefill, 1000).ns);
-    const bt_price_step whole = bt_price_prefill_step(0, 1000);
+    const bt_price_step whole = bt_price_prefill_step(0, 1000, 0);
     assert_int_equal(f.alone_ns, bt_price_step_of(&p.decode, &p.decode_model, &whole).ns);
     /* 512 MiB in 4.3 s over 1 Gbit/s are longer than prefill takes: what is left shows */
     p = pair("hexagon-v75", "adreno-750", 1000);

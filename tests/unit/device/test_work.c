@@ -82,6 +82,28 @@ static void prompts_of_a_batch_are_one_chunk(void **state)
     assert_int_equal(bt_work_of_prompts(&d, p, 3).work.ns, 50000 + 2 * 1600000 + 3 * 30000);
 }
 
+/* The first of two layers has a window of 64: of 200 rows it sends those from 128 on. */
+static void a_window_layer_sends_what_later_rows_see(void **state)
+{
+    (void)state;
+    bt_work_prefill d = toy_device(&profile);
+    d.kv.window = 64;
+    d.kv.global_every = TOY_LAYERS;
+    const struct {
+        bt_work_prompt p;
+        uint64_t rows[TOY_LAYERS];
+    } at[] = {{{0, 64, 0, false}, {64, 64}},      {{0, 200, 0, false}, {72, 200}},
+              {{0, 200, 0, true}, {72, 200}},     {{150, 200, 0, false}, {72, 200}},
+              {{150, 200, 150, false}, {50, 50}}, {{0, 200, 100, false}, {72, 100}},
+              {{0, 200, 200, false}, {0, 0}}};
+    for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
+        const bt_work_run r = bt_work_of_prompt(&d, &at[i].p);
+        assert_int_equal(r.transfer_ns, (at[i].rows[0] + at[i].rows[1]) * 10000);
+    }
+    const bt_work_prompt two[] = {{0, 200, 0, true}, {0, 64, 0, true}};
+    assert_int_equal(bt_work_of_prompts(&d, two, 2).transfer_ns, (72 + 200 + 64 + 64) * 10000);
+}
+
 static void without_a_link_nothing_is_sent(void **state)
 {
     (void)state;
@@ -96,12 +118,12 @@ static void a_step_counts_the_rows_and_contexts_of_all_its_sequences(void **stat
 {
     (void)state;
     bt_price_step got = {0};
-    bt_work_step_add(&got, 99, 1, 1); /* row 99 sees 100 columns */
-    bt_work_step_add(&got, 10, 3, 1); /* rows 10..12 see 11, 12 and 13 */
+    bt_work_step_add(&got, 99, 1, 1, 0); /* row 99 sees 100 columns */
+    bt_work_step_add(&got, 10, 3, 1, 0); /* rows 10..12 see 11, 12 and 13 */
     assert_int_equal(got.rows, 4);
     assert_int_equal(got.logits, 2);
-    assert_int_equal(got.pairs, 100 + 36);
-    assert_int_equal(got.positions, 100 + 13);
+    assert_int_equal(got.all.pairs, 100 + 36);
+    assert_int_equal(got.all.positions, 100 + 13);
     bt_profile p;
     assert_int_equal(bt_profile_load(&p, "a100", NULL), BT_OK);
     const bt_price_recipe f16 = {.weight_bits = 16, .input_bits = 16, .kv_elem_bits = 16};
@@ -144,6 +166,7 @@ int main(void)
         cmocka_unit_test(what_the_decode_node_has_is_not_sent_and_what_is_kept_leaves_first),
         cmocka_unit_test(a_whole_prompt_is_sent_when_its_last_chunk_is_over),
         cmocka_unit_test(prompts_of_a_batch_are_one_chunk),
+        cmocka_unit_test(a_window_layer_sends_what_later_rows_see),
         cmocka_unit_test(without_a_link_nothing_is_sent),
         cmocka_unit_test(a_step_counts_the_rows_and_contexts_of_all_its_sequences),
         cmocka_unit_test(energy_of_a_sum_is_known_where_that_of_each_part_is),

@@ -155,7 +155,7 @@ static void one_request_takes_its_price(void **state)
         submit(b, PROMPT, OUTPUT);
         run(b);
         if (k == 0) {
-            const bt_price_step s = bt_price_prefill_step(0, PROMPT);
+            const bt_price_step s = bt_price_prefill_step(0, PROMPT, 0);
             prefill = chunk = bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns;
             chunk_tokens = PROMPT;
         } else {
@@ -168,11 +168,11 @@ static void one_request_takes_its_price(void **state)
             chunk_tokens = PROMPT - 768; /* three chunks of 256 hide theirs behind the next */
         }
         for (uint32_t i = 1; i < OUTPUT; i++) {
-            const bt_price_step s = bt_price_decode_step(1, PROMPT + i);
+            const bt_price_step s = bt_price_decode_step(1, PROMPT + i, 0);
             steps += bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns;
         }
-        bt_link_chunk(&q, &fast, 0, chunk, kit->model->layers,
-                      chunk_tokens * bt_dims_kv_bytes(kit->model, 16) / kit->model->layers);
+        const bt_link_kv kv = bt_link_kv_of(kit->model, bt_dims_kv_bytes(kit->model, 16));
+        (void)bt_link_chunk(&q, &fast, &kv, 0, chunk, bt_link_rows_of(&kv, 0, chunk_tokens, chunk_tokens));
         const uint64_t exposed = bt_link_exposed_ns(&q, chunk + last);
         control = 50000; /* messages of a few hundred bytes at 100 Gbit/s, and Reserve with its prompt */
         const asked *a = &b->a[1];
@@ -229,7 +229,7 @@ static void waiting_is_that_of_a_queue_with_one_server(void **state)
 {
     (void)state;
     enum { N = 8000, PROMPT = 512 };
-    const bt_price_step s = bt_price_prefill_step(0, PROMPT);
+    const bt_price_step s = bt_price_prefill_step(0, PROMPT, 0);
     const double service = (double)bt_price_step_of(&kit->gpu, &kit->gpu_cost.steps.model, &s).ns, rho = 0.7;
     bed *b = make(&(plan){.prefill = &kit->gpu_cost, .decode = &kit->gpu_cost, .prefills = 1, .decodes = 1,
                           .seed = 3});
@@ -329,10 +329,10 @@ static void mixed_steps_cost_one_pass_over_the_weights(void **state)
                   apart =
                       longest_gap(&(plan){.decode = &kit->gpu_cost, .decodes = 1, .seed = 1}, &first_apart);
     bt_price_step one = {0}, two = {0}, both = {0};
-    bt_work_step_add(&one, 0, 256, 0);
-    bt_work_step_add(&two, 64, 1, 1);
-    bt_work_step_add(&both, 0, 256, 0);
-    bt_work_step_add(&both, 64, 1, 1);
+    bt_work_step_add(&one, 0, 256, 0, 0);
+    bt_work_step_add(&two, 64, 1, 1, 0);
+    bt_work_step_add(&both, 0, 256, 0, 0);
+    bt_work_step_add(&both, 64, 1, 1, 0);
     assert_true(sim_cost_step(&kit->gpu_cost, &both).ns <
                 sim_cost_step(&kit->gpu_cost, &one).ns + sim_cost_step(&kit->gpu_cost, &two).ns);
     assert_true(mixed < apart);

@@ -114,6 +114,18 @@ static void run(bed *b, uint32_t requests)
     assert_int_equal(b->ended, requests);
 }
 
+/* As `plan` and `roofline` price it. */
+static uint64_t priced_bytes(const bt_dims *d, uint32_t prompt)
+{
+    const bt_link_kv kv = bt_link_kv_of(d, bt_dims_kv_bytes(d, 16));
+    uint64_t bytes = 0;
+    for (uint32_t at = 0; at < prompt; at += 100) { /* chunks on no edge of a page */
+        const bt_link_rows rows = bt_link_rows_of(&kv, at, prompt - at < 100 ? prompt : at + 100, prompt);
+        bytes += bt_link_bytes(&kv, &rows);
+    }
+    return bytes;
+}
+
 /* Layer by layer, as nodes do it with the model's own shape. */
 static uint64_t sent_bytes(const bt_dims *d, uint32_t prompt)
 {
@@ -146,6 +158,7 @@ static void links_carry_the_rows_that_nodes_send(void **state)
                 if (b->kv_bytes[k + 1] != want)
                     fail_msg("%s, %u tokens: %llu bytes, not %llu", models[i], prompts[k],
                              (unsigned long long)b->kv_bytes[k + 1], (unsigned long long)want);
+                assert_int_equal(priced_bytes(&b->dims, prompts[k]), want);
                 all += want;
             }
             assert_int_equal(sim_cluster_look(b->c, 0).sent_bytes, all);
@@ -218,6 +231,7 @@ static void windows_in_no_pattern_count_as_none(void **state)
         run(b, 1);
         assert_int_equal(b->kv_bytes[1], d.layers * bt_xfer_block_bytes(&shape, 2000));
         assert_int_equal(sim_cluster_look(b->c, 0).sent_bytes, b->kv_bytes[1]);
+        assert_int_equal(priced_bytes(&d, 2000), b->kv_bytes[1]);
         sim_cluster_free(b->c);
         free(b);
     }

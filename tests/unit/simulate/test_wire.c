@@ -23,7 +23,8 @@ static void a_chunk_arrives_when_its_layers_one_by_one_would(void **state)
                        start = i * 1000, took = step * layers;
         sim_wire out = {0}, in = {0};
         bt_link_queue q = {0};
-        bt_link_chunk(&q, &link10, start, took, layers, bytes);
+        const bt_link_kv kv = {.layers = layers, .layer_bytes = bytes};
+        (void)bt_link_chunk(&q, &link10, &kv, start, took, (bt_link_rows){1, 1});
         const uint64_t end = start + took,
                        at = sim_wire_send(&out, &in, &link10, start + took / layers, end, layers, bytes);
         assert_int_equal(at, end + bt_link_exposed_ns(&q, end));
@@ -42,7 +43,8 @@ static void chunks_behind_each_other_are_off_by_a_message_each_at_most(void **st
         uint64_t start = 0;
         for (uint32_t k = 0; k < CHUNKS; k++) {
             const uint64_t took = LAYERS * (bt_rng_u64(i, k) % 2000000 + 1);
-            bt_link_chunk(&q, &link10, start, took, LAYERS, bytes);
+            const bt_link_kv kv = {.layers = LAYERS, .layer_bytes = bytes};
+            (void)bt_link_chunk(&q, &link10, &kv, start, took, (bt_link_rows){1, 1});
             const uint64_t at = sim_wire_send(&out, &in, &link10, start + took / LAYERS, start + took, LAYERS,
                                               bytes),
                            exact = q.free_ns;

@@ -39,7 +39,7 @@ static void begin(world *w, const char *prefill, const char *decode, const tool_
     w->how = (tool_plan_how){.profile = &w->prefill,
                              .model = m,
                              .link = w->pair.link,
-                             .layers = s->layers,
+                             .kv = bt_link_kv_of(s, bt_dims_kv_bytes(s, 16)),
                              .kv_bytes = bt_dims_kv_bytes(s, 16),
                              .arenas = 1};
 }
@@ -58,7 +58,7 @@ static void prompts_wait_for_those_before_them(void **state)
     tool_plan_figures f;
     begin(&w, "a100", "a100", r, 3);
     assert_int_equal(tool_plan_figure(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
-    const bt_price_step whole = bt_price_prefill_step(0, 1000);
+    const bt_price_step whole = bt_price_prefill_step(0, 1000, 0);
     const double one = step_ns(&w, &w.prefill, &whole);
     assert_true(fabs(f.prefill_ns - one) < 1);
     assert_true(fabs(f.wait_ns - one / 3) < 1); /* the second alone waits */
@@ -82,8 +82,8 @@ static void decode_takes_the_least_batch_that_keeps_up(void **state)
     begin(&w, "rtx-4090", "rtx-4090", r, 101);
     assert_int_equal(tool_plan_figure(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
     const double wanted = 101 * 499 / 10.0;
-    const bt_price_step now = bt_price_decode_step(f.batch, w.load.step_ctx),
-                        less = bt_price_decode_step(f.batch - 1, w.load.step_ctx);
+    const bt_price_step now = bt_price_decode_step(f.batch, w.load.step_ctx, 0),
+                        less = bt_price_decode_step(f.batch - 1, w.load.step_ctx, 0);
     assert_in_range(f.batch, 2, 32);
     assert_true(f.batch * 1e9 / step_ns(&w, &w.decode, &now) >= wanted);
     assert_true((f.batch - 1) * 1e9 / step_ns(&w, &w.decode, &less) < wanted);
@@ -144,8 +144,8 @@ static void the_decode_device_alone_mixes_pieces_and_tokens(void **state)
     assert_int_equal(tool_plan_figure_colocated(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
     assert_int_equal(f.batch, 1);
     /* a piece and a token in one step; only the last piece makes logits */
-    bt_price_step first = bt_price_prefill_step(0, 512), rest = bt_price_prefill_step(512, 488);
-    const bt_price_step token = bt_price_decode_step(1, w.load.step_ctx);
+    bt_price_step first = bt_price_prefill_step(0, 512, 0), rest = bt_price_prefill_step(512, 488, 0);
+    const bt_price_step token = bt_price_decode_step(1, w.load.step_ctx, 0);
     first.logits = 0;
     bt_price_step_add(&first, &token);
     bt_price_step_add(&rest, &token);

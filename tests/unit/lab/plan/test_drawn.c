@@ -124,7 +124,7 @@ static double waits(const world *w, const tool_plan_choice *c, double factor)
     const bt_price_model m = bt_price_model_of(w->want.dims, &r);
     assert_string_equal(c->policy, "whole");
     for (size_t i = 0; i < w->load.n; i++) {
-        const bt_price_step s = bt_price_prefill_step(0, w->load.at[i].input);
+        const bt_price_step s = bt_price_prefill_step(0, w->load.at[i].input, 0);
         const double at = (double)w->load.at[i].arrival_us * 1e3,
                      took = factor * (double)bt_price_step_of(&w->prefill, &m, &s).ns,
                      start = free_ns > at ? free_ns : at;

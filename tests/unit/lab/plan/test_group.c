@@ -109,7 +109,7 @@ static void what_takes_the_place_of_a_group_is_beaten_by_none(void **state)
                 beaten++;
                 assert_true(less.time.devices < p.time.devices);
                 assert_false(tool_plan_group_beaten(&none, &less, &load));
-                const bt_price_step token = bt_price_decode_step(1, load.ctx);
+                const bt_price_step token = bt_price_decode_step(1, load.ctx, 0);
                 assert_true(bt_price_step_of(&less, &m, &token).ns <= bt_price_step_of(&p, &m, &token).ns);
             }
     }

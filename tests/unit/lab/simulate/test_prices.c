@@ -137,11 +137,11 @@ static void a_step_takes_what_the_node_says(void **state)
             for (uint32_t batch = 1; batch <= 64; batch *= 4) {
                 bt_price_step ours = {0}, theirs = {0};
                 for (uint32_t i = 0; i < batch; i++) {
-                    bt_work_step_add(&ours, 100 + 7 * i, 1, 1);
-                    bt_work_step_add(&theirs, 100 + 7 * i, 1, 1);
+                    bt_work_step_add(&ours, 100 + 7 * i, 1, 1, 0);
+                    bt_work_step_add(&theirs, 100 + 7 * i, 1, 1, 0);
                 }
-                bt_work_step_add(&ours, 40, 30, 1);
-                bt_work_step_add(&theirs, 40, 30, 1);
+                bt_work_step_add(&ours, 40, 30, 1, 0);
+                bt_work_step_add(&theirs, 40, 30, 1, 0);
                 assert_int_equal(sim_cost_step(&priced.cost, &ours).ns,
                                  bt_work_of_step(p, &node, &theirs).ns);
             }
@@ -205,7 +205,7 @@ static void a_request_takes_what_nodes_would_answer(bt_schedule_policy policy)
         uint64_t steps = 0;
         for (uint32_t k = 0; k + 1 < OUTPUT; k++) {
             bt_price_step s = {0};
-            bt_work_step_add(&s, item.prompt_tokens + k, 1, 1);
+            bt_work_step_add(&s, item.prompt_tokens + k, 1, 1, 0);
             steps += bt_work_of_step(&b.setup.decode.group[0].profile, &model, &s).ns;
         }
         if (tool_simulate_bench_new(&bench, &b.setup, &fault) < 0) fail_msg("%s", fault.text);

@@ -98,8 +98,9 @@ static bt_price_pkg *price_of(const bt_pkg *pkg, const bt_profile *p)
 static bt_work_run priced(const bt_pkg *pkg, const bt_profile *p, uint64_t first, uint64_t tokens)
 {
     bt_price_pkg *price = price_of(pkg, p);
+    const uint32_t layers = bt_pkg_header_of(pkg)->layers;
     const bt_work_prefill d = {.programs = bt_price_pkg_programs(price), .link = wire,
-                               .layers = bt_pkg_header_of(pkg)->layers, .kv_bytes = 1024};
+                               .kv = {.layers = layers, .layer_bytes = 1024 / layers}};
     const bt_work_run r =
         bt_work_of_prompt(&d, &(bt_work_prompt){.first = first, .end = first + tokens, .covered = first});
     bt_price_pkg_free(price);
@@ -237,7 +238,7 @@ static void a_batch_has_the_attention_of_each_prompts_rows(void **state)
     bt_price_pkg *price = price_of(pkg, &p);
     const bt_work_programs g = bt_price_pkg_programs(price);
     bt_price_batch s = {0};
-    bt_price_batch_add(&s, 640, 128);
+    bt_price_batch_add(&s, 640, 128, 0);
     bt_price_sum one = g.batch(g.ud, 128, &s, false, 0), chunk = g.chunk(g.ud, 0, 640, 768, false);
     assert_memory_equal(&one, &chunk, sizeof chunk);
     one = g.batch(g.ud, 128, &s, true, 1);
@@ -246,9 +247,9 @@ static void a_batch_has_the_attention_of_each_prompts_rows(void **state)
     assert_int_equal(one.first_ns, chunk.first_ns);
     assert_int_equal(one.tail_ns, chunk.tail_ns);
     s = (bt_price_batch){0};
-    bt_price_batch_add(&s, 0, 50);
-    bt_price_batch_add(&s, 640, 30);
-    bt_price_batch_add(&s, 37, 40);
+    bt_price_batch_add(&s, 0, 50, 0);
+    bt_price_batch_add(&s, 640, 30, 0);
+    bt_price_batch_add(&s, 37, 40, 0);
     const bt_price_sum three = g.batch(g.ud, 128, &s, true, 3);
     assert_true(three.ops > g.chunk(g.ud, 0, 0, 128, true).ops &&
                 three.ops < g.chunk(g.ud, 0, 640, 768, true).ops + 3 * chunk.ops);

@@ -93,11 +93,8 @@ static void kept_rows_save_the_chunks_that_they_are(void **state)
 static bt_work_prefill device_of(kit *k)
 {
     return (bt_work_prefill){.programs = bt_price_pkg_programs(k->price),
-                             .layers = LAYERS,
-                             .play = bt_schedule_play_prompt,
-                             .play_ud = k->play,
-                             .kv_bytes = 64,
-                             .link = {.bits_per_us = 8}};
+                             .kv = {.layers = LAYERS, .layer_bytes = 64 / LAYERS},
+                             .play = bt_schedule_play_prompt, .play_ud = k->play, .link = {.bits_per_us = 8}};
 }
 
 static void a_prompt_is_sent_as_its_layers_are_stored(void **state)

@@ -3,6 +3,8 @@
 #include "npu/price/schedule_price.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "engine/costs.h"
+#include "kernels/kv_view.h"
 #include "tests/helpers/model/engine_kit.h"
 #include "tests/helpers/model/npu_kit.h"
 
@@ -48,9 +50,9 @@ static uint64_t divided(const bt_schedule_price_config *c, const bt_price_pkg_ch
 static bt_schedule_priced full_schedule(const bt_schedule_price_config *c, size_t tokens)
 {
     const bt_price_pkg_stages stages = bt_price_pkg_stages_of(c->price);
+    const bt_pkg_header *h = bt_pkg_header_of(bt_price_pkg_of(c->price));
     const bool overlap = c->policy == BT_SCHEDULE_FIFO || c->policy == BT_SCHEDULE_OOO;
-    const size_t most = bt_shapes_launches(bt_price_pkg_shapes(c->price), tokens) + 1,
-                 layers = bt_pkg_header_of(bt_price_pkg_of(c->price))->layers;
+    const size_t most = bt_shapes_launches(bt_price_pkg_shapes(c->price), tokens) + 1, layers = h->layers;
     const full f = {calloc(most * stages.count, sizeof *f.ns), stages.count};
     bt_price_pkg_chunk *cut = calloc(most, sizeof *cut);
     bt_schedule_priced r = {.rows = 0};
@@ -80,10 +82,18 @@ static bt_schedule_priced full_schedule(const bt_schedule_price_config *c, size_
     uint64_t free_ns = 0;
     if (c->policy != BT_STAGE_SPLIT) {
         assert_int_equal(bt_schedule_run_begin(&run, &plan, NULL), BT_OK);
-        while (bt_schedule_run_next(&run, &s))
-            if (stages.stage[s.task.stage].stores < layers)
+        while (bt_schedule_run_next(&run, &s)) {
+            const uint32_t layer = stages.stage[s.task.stage].stores;
+            const bt_price_pkg_chunk *k = &cut[s.task.chunk];
+            const bool has_window = layer < layers && bt_pkg_window(h, layer);
+            const uint64_t first = has_window ? bt_kv_first_sent(h->window, tokens) : 0,
+                           sent = k->pos + k->valid > first
+                                      ? k->pos + k->valid - (k->pos > first ? k->pos : first)
+                                      : 0;
+            if (layer < layers && sent)
                 free_ns = (free_ns > s.end_ns ? free_ns : s.end_ns) +
-                          bt_link_ns(&c->link, c->kv_bytes / layers * cut[s.task.chunk].valid);
+                          bt_link_ns(&c->link, c->kv.layer_bytes * sent);
+        }
         r.result = run.sum;
         r.exposed_ns = free_ns > r.result.makespan_ns ? free_ns - r.result.makespan_ns : 0;
     }
@@ -153,6 +163,8 @@ static void prices_of_any_package_and_devices_are_those_of_the_full_schedule(voi
               {"llama", "chunk:16+tail", BT_PKG_OPS_LINEAR, 1024},
               {"qwen2", "chunk:64+tail", BT_PKG_OPS_LINEAR, 1000},
               {"qwen3", "chunk:32", BT_PKG_OPS_ALL, 700},
+              {"gemma3", "chunk:16+tail", BT_PKG_OPS_LINEAR, 700}, /* windows of 24 */
+              {"gemma3", "range:16-64", BT_PKG_OPS_LINEAR, 300},
               {"llama", "range:16-64", BT_PKG_OPS_LINEAR, 512},
               {"llama",
                "[{\"batch_size\":1,\"seq_len\":8,\"ctx_len\":640},{\"batch_size\":1,\"seq_len\":32,\"ctx_"
@@ -163,6 +175,8 @@ static void prices_of_any_package_and_devices_are_those_of_the_full_schedule(voi
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
         engine_kit kit = engine_kit_model(at[i].arch);
         bt_pkg *pkg = npu_kit_compiled(kit.model, "w8a8", at[i].ops, at[i].policy, at[i].ctx);
+        const bt_dims dims = bt_costs_dims(kit.model);
+        const bt_link_kv kv = bt_link_kv_of(&dims, 768);
         double worst = 0;
         for (int d = 0; d < DEVICES; d++) {
             const bt_profile npu = any_device(SEED, &rng), companion = any_device(SEED, &rng);
@@ -173,7 +187,7 @@ static void prices_of_any_package_and_devices_are_those_of_the_full_schedule(voi
                                                     .window = 1 + (size_t)d,
                                                     .tokens = at[i].ctx,
                                                     .link = {.bits_per_us = 100},
-                                                    .kv_bytes = 768};
+                                                    .kv = kv};
                 const double error = compare(&c, 37, strncmp(at[i].policy, "range", 5) != 0);
                 if (error > worst) worst = error;
             }
