@@ -8,6 +8,7 @@
 set -eu
 # library as pkg-config knows it : Debian package
 LIBS='libzmq:libzmq3-dev libprotobuf-c:libprotobuf-c-dev libsodium:libsodium-dev libmicrohttpd:libmicrohttpd-dev
+      gnutls:libgnutls28-dev
       jansson:libjansson-dev libpcre2-8:libpcre2-dev libxxhash:libxxhash-dev
       libcurl:libcurl4-openssl-dev libutf8proc:libutf8proc-dev'
 # of the program `baton` alone

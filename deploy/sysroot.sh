@@ -16,8 +16,8 @@ case $machine in
     i686) arch=i386 triplet=i686-linux-gnu ;;
     *) echo "sysroot.sh: no such machine: $machine" >&2; exit 2 ;;
 esac
-packages='libc6-dev libzmq3-dev libprotobuf-c-dev libsodium-dev libmicrohttpd-dev libjansson-dev libpcre2-dev
-          libxxhash-dev libcurl4-openssl-dev libutf8proc-dev libedit-dev libcmocka-dev '$more
+packages='libc6-dev libzmq3-dev libprotobuf-c-dev libsodium-dev libmicrohttpd-dev libgnutls28-dev libjansson-dev
+          libpcre2-dev libxxhash-dev libcurl4-openssl-dev libutf8proc-dev libedit-dev libcmocka-dev '$more
 
 missing=
 command -v $triplet-gcc > /dev/null || missing="gcc-$triplet libc6-dev-$arch-cross"

@@ -33,6 +33,13 @@ static const bt_opt table[] = {
      .help =
          "keys that clients must present as 'Authorization: Bearer KEY', one a line, each with its role and "
          "limits behind it"},
+    {.group = "HTTP", .name = "tls-cert", .value = "FILE", BT_OPT_AT(gw_options, tls_cert),
+     .type = BT_OPT_STRING, .example = "fullchain.pem",
+     .help = "serve https: the certificate, PEM, behind it those that signed it; read again at SIGHUP, "
+             "where a pair that cannot be used leaves the old one"},
+    {.group = "HTTP", .name = "tls-key", .value = "FILE", BT_OPT_AT(gw_options, tls_key),
+     .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET, .example = "privkey.pem",
+     .help = "the certificate's private key, PEM without a passphrase"},
     {.group = "HTTP", .name = "share-prefixes", BT_OPT_AT(gw_options, shares_prefixes), .type = BT_OPT_FLAG,
      .help = "prompts of different API keys share what nodes keep of them; without it a key finds only its "
              "own, so "
@@ -239,6 +246,9 @@ bt_err gw_options_check(const gw_options *o, bt_fault *fault)
     if (!o->capture && (o->capture_text || o->capture_seal))
         return bt_fail(fault, BT_EARG, "--capture-%s needs --capture FILE",
                        o->capture_text ? "text" : "seal");
+    if (!o->tls_cert != !o->tls_key)
+        return bt_fail(fault, BT_EARG, "--tls-%s needs --tls-%s FILE: a certificate and its private key",
+                       o->tls_cert ? "cert" : "key", o->tls_cert ? "key" : "cert");
     if (o->alias && !*o->alias)
         return bt_fail(fault, BT_EARG, "--alias is empty: give a name, or leave it out");
     return check_rights(o, fault);

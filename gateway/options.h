@@ -30,6 +30,7 @@ typedef struct gw_options {
     const char *host;
     int64_t port;
     const char *control, *keys, *key, *api_key_file, *cors;
+    const char *tls_cert, *tls_key; /* files; NULL both: plain HTTP */
     bool insecure, shares_prefixes;
     int64_t max_queue, max_active, max_nodes, max_connections;
     uint64_t max_body_bytes;
@@ -64,7 +65,7 @@ gw_node_choice gw_options_node_choice(const gw_options *o);
 gw_share_by gw_options_share_by(const gw_options *o);
 
 /* Rules between settings: an address that is not loopback needs a key (HTTP: --api-key-file, control:
- * --keys) unless --insecure says otherwise for HTTP; what asks for keys needs keys; what a capture is like needs a
- * capture. BT_EARG with the option named. */
+ * --keys) unless --insecure says otherwise for HTTP; what asks for keys needs keys; a certificate needs its key; what a
+ * capture is like needs a capture. BT_EARG with the option named. */
 bt_err gw_options_check(const gw_options *o, bt_fault *fault);
 #endif

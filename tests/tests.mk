@@ -178,7 +178,7 @@ test-openapi: all
 ## test-models: greedy ids of known models beside llama.cpp's, a wheel that is fetched once: make test-models MODELS='qwen2.5-coder-0.5b'
 test-models: all
 	@BATON_BIN=$(B)/bin python3 tests/bench/ids.py $(MODELS)
-## test-proxy: nginx and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082)
+## test-proxy: nginx (HTTP/2 and TLS too) and HAProxy in front of two gateways, with the files of docs/proxy.md (Debian: nginx-light, haproxy; ports 8080 to 8082, 8443)
 test-proxy: all
 	@python3 tests/clients/proxy.py $(B) "$$(sh deploy/model.sh)"
 ## test-paced: by hand, on an idle machine, minutes: real processes at a device's pace against the simulator (K='16 40'), and this machine calibrated

@@ -6,6 +6,8 @@ static const bt_opt server[] = {
      .example = "http://127.0.0.1:8080", .help = "where the gateway listens"},
     {.group = "Gateway", .name = "api-key-file", .value = "FILE", .type = BT_OPT_STRING,
      .holds = BT_OPT_HOLDS_SECRET, .example = "key.txt", .help = "the server's API key"},
+    {.group = "Gateway", .name = "ca-file", .value = "FILE", .type = BT_OPT_STRING, .example = "ca.pem",
+     .help = "for https: trust what these certificates have signed, PEM, instead of the system's"},
     {.group = "Server", .name = "timeout", .value = "TIME", .type = BT_OPT_DURATION, .def = "600s",
      .lo = 1000, .hi = 86400000, .help = "give a request up after so long"},
     {.group = "Server", .name = "served-model", .value = "NAME", .type = BT_OPT_STRING, .example = "my-model",

@@ -26,6 +26,7 @@ static const char *const units[] = {"npu", "companion", NULL};
 static const char *const expert_rows[] = {"prompt", "padding", NULL};
 static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
+static const char *const outcomes[] = {"taken", "refused", NULL};
 static const char *const places[] = {"loop", "thread", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const kinds[] = {"prompt", "answer", NULL};
@@ -194,6 +195,15 @@ static void raise_to(gw_metrics *m, size_t metric, size_t value, uint64_t total)
 
 void gw_metrics_left_out(gw_metrics *m, uint64_t total) { raise_to(m, LEFT_OUT, 0, total); }
 void gw_metrics_put_off(gw_metrics *m, uint64_t total) { raise_to(m, PUT_OFF, 0, total); }
+
+void gw_metrics_tls(gw_metrics *m, const gw_tls *t)
+{
+    if (!t) return;
+    const gw_tls_facts f = gw_tls_facts_of(t);
+    bt_metrics_set(m->m, CERTIFICATE_END, 0, 0, (double)f.ends_s);
+    raise_to(m, CERTIFICATES_READ, 0, f.taken);
+    raise_to(m, CERTIFICATES_READ, 1, f.refused);
+}
 
 void gw_metrics_captured(gw_metrics *m, bt_capture *c)
 {

@@ -3,6 +3,7 @@
 #include "base/buf.h"
 #include "gateway/brain/brain.h"
 #include "gateway/http/auth.h"
+#include "gateway/http/tls.h"
 #include "node/link.h"
 #include "trace/capture.h"
 
@@ -24,6 +25,7 @@ void gw_metrics_turn(gw_metrics *m, int64_t us);         /* a turn of the loop t
 void gw_metrics_left_out(gw_metrics *m, uint64_t total); /* bytes of prompts, so far */
 void gw_metrics_put_off(gw_metrics *m, uint64_t total);  /* requests, so far */
 
+void gw_metrics_tls(gw_metrics *m, const gw_tls *t);    /* takes over what it counts; NULL is fine */
 void gw_metrics_captured(gw_metrics *m, bt_capture *c); /* takes over the counts of c; NULL is fine */
 
 /* All series as Prometheus text; reads the gauges first. */

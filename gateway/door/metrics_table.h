@@ -104,6 +104,10 @@ X(CAPTURE_BYTES, COUNTER, "baton_capture_bytes_total", NULL, NULL, NULL, NULL, N
 X(HTTP_ANSWERS, COUNTER, "baton_http_answers_total", "status", statuses, NULL, NULL, NULL,
   "HTTP answers by class of their status code")
 X(HTTP_CONNECTIONS, GAUGE, "baton_http_connections", NULL, NULL, NULL, NULL, NULL, "HTTP connections open now")
+X(CERTIFICATE_END, GAUGE, "baton_tls_certificate_end_timestamp_seconds", NULL, NULL, NULL, NULL, NULL,
+  "When the certificate that clients are shown is over, in seconds since 1970; 0: plain HTTP")
+X(CERTIFICATES_READ, COUNTER, "baton_tls_certificate_reads_total", "outcome", outcomes, NULL, NULL, NULL,
+  "Certificates that were read again at SIGHUP: taken, or refused, so that the old one stays")
 X(PUT_OFF, COUNTER, "baton_http_requests_put_off_total", NULL, NULL, NULL, NULL, NULL,
   "Requests that were served in a later turn of the gateway's loop, because the turn in which they came had no time")
 X(BODIES, COUNTER, "baton_request_bodies_total", "by", places, NULL, NULL, NULL,

@@ -46,6 +46,7 @@ void gw_pages_metrics(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     gw_metrics_captured(d->env.metrics, d->env.capture);
     gw_metrics_left_out(d->env.metrics, bt_tokenizer_left_out_bytes(d->env.text->tok));
     gw_metrics_put_off(d->env.metrics, gw_http_put_off(d->http));
+    gw_metrics_tls(d->env.metrics, gw_http_tls(d->http));
     if (gw_metrics_render(d->env.metrics, &b, d->env.brain, &link, gw_http_connections(d->http)) < 0 ||
         (d->env.auth && gw_metrics_render_keys(&b, d->env.auth, d->env.brain) < 0))
         b.err = BT_ENOMEM;

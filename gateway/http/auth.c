@@ -3,13 +3,9 @@
 #include "base/rng.h"
 #include "crypto/secret.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 typedef struct entry {
     uint8_t hash[BT_SECRET_HASH_BYTES];
@@ -27,39 +23,13 @@ struct gw_auth {
 
 /* ---- files ---- */
 
-static bt_err read_file(char *text, size_t *ret_len, const char *path, int fd, bt_fault *fault)
-{
-    struct stat st;
-    size_t len = 0;
-    if (fstat(fd, &st) < 0) return bt_fail(fault, BT_EIO, "cannot look at '%s': %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return bt_fail(fault, BT_EARG, "'%s' is not a regular file", path);
-    if (st.st_mode & (S_IRWXO | S_IWGRP))
-        return bt_fail(fault, BT_EAUTH, "'%s' can be read by others; run 'chmod 600' on it", path);
-    for (;;) {
-        const ssize_t n = read(fd, text + len, GW_AUTH_MAX_FILE_BYTES + 1 - len);
-        if (n < 0 && errno == EINTR) continue;
-        if (n < 0) return bt_fail(fault, BT_EIO, "cannot read '%s': %s", path, strerror(errno));
-        if (n == 0) break;
-        len += (size_t)n;
-        if (len > GW_AUTH_MAX_FILE_BYTES)
-            return bt_fail(fault, BT_ELIMIT, "'%s' has more than %d bytes, the limit", path,
-                           GW_AUTH_MAX_FILE_BYTES);
-    }
-    *ret_len = len;
-    return BT_OK;
-}
-
 /* The lines of a file, which point into *ret_text; both are the caller's. */
 static bt_err read_lines(gw_key_line **ret, size_t *ret_len, char **ret_text, const char *path,
                          bt_fault *fault)
 {
     size_t len = 0;
-    const int fd = open(path, O_RDONLY | O_CLOEXEC);
-    if (fd < 0) return bt_fail(fault, BT_EIO, "cannot open '%s': %s", path, strerror(errno));
-    char *text = bt_secret_new(GW_AUTH_MAX_FILE_BYTES + 1);
-    bt_err e = text ? read_file(text, &len, path, fd, fault)
-                    : bt_fail(fault, BT_ENOMEM, "out of memory for API keys");
-    (void)close(fd);
+    char *text = NULL;
+    bt_err e = bt_secret_read(&text, &len, path, GW_AUTH_MAX_FILE_BYTES, false, fault);
     if (e == BT_OK) e = gw_key_file_parse(ret, ret_len, text, len, path, fault);
     if (e < 0) bt_secret_free(text);
     else *ret_text = text;

@@ -73,6 +73,12 @@ static bool accept_one(gw_http *h)
         return why == ECONNABORTED || why == EINTR;
     }
     if (live(h) >= h->connections_max) (void)make_room(h);
+    if (h->tls) {
+        /* A handshake's answer is written in parts, each of which would wait for the one before to be
+         * acknowledged. libmicrohttpd says what of an answer goes out together (TCP_CORK). */
+        const int one = 1;
+        (void)setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
+    }
     c->fd = fd;
     c->address = gw_listen_number((const struct sockaddr *)&a);
     h->fresh = c;
@@ -91,16 +97,20 @@ void gw_connections_on_change(void *cls, struct MHD_Connection *c, void **socket
                               enum MHD_ConnectionNotificationCode code)
 {
     gw_http *h = cls;
-    (void)c;
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         h->moves++;
         *socket_cls = h->fresh;
+        if (h->tls) {
+            h->fresh->session = MHD_get_connection_info(c, MHD_CONNECTION_INFO_GNUTLS_SESSION)->tls_session;
+            h->fresh->pair = gw_tls_hold(h->tls, h->fresh->session);
+        }
         gw_places_add(&h->places, &h->fresh->place, bt_clock_us());
         h->fresh = NULL;
     } else {
         gw_connection *gone = *socket_cls;
         h->moves++;
         gw_places_remove(&h->places, &gone->place);
+        gw_tls_give(gone->pair);
         free(gone);
         set_deaf(h, false);
     }
@@ -140,21 +150,26 @@ void gw_connections_enter(gw_http *h, gw_connection *c, gw_phase phase)
 }
 
 typedef struct intake {
-    uint64_t taken; /* bytes that were read from the socket so far, or somewhat more */
+    uint64_t taken; /* bytes that were read from the connection so far, or somewhat more */
     bool is_exact;  /* false: bytes came in the very moment */
     bool has_more;  /* more bytes, or their end, are there to be read */
 } intake;
 
-static intake look(int fd)
+/* Under TLS the bytes on the wire are counted: those of a record that has come in part are taken, and give
+ * nothing to read yet. */
+enum { TLS_RECORD_BYTES = (16 << 10) + 2048 + 5 };
+
+static intake look(const gw_connection *c)
 {
     enum { CLOSE_WAIT = 8 }; /* TCP_CLOSE_WAIT, which that header does not have */
     struct tcp_info info = {0};
     socklen_t len = sizeof info;
     int before, after;
-    if (ioctl(fd, FIONREAD, &before) < 0 || getsockopt(fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
-        ioctl(fd, FIONREAD, &after) < 0)
+    if (ioctl(c->fd, FIONREAD, &before) < 0 || getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) < 0 ||
+        ioctl(c->fd, FIONREAD, &after) < 0)
         return (intake){.taken = 0};
     const bool is_exact = before == after;
+    if (c->session) after += (int)gnutls_record_check_pending(c->session); /* opened, and not read yet */
     return (intake){.taken = info.tcpi_bytes_received - (is_exact ? (uint64_t)after : 0),
                     .is_exact = is_exact, .has_more = after > 0 || info.tcpi_state == CLOSE_WAIT};
 }
@@ -164,7 +179,7 @@ static intake look(int fd)
 void gw_connections_used(const gw_http *h, gw_connection *c)
 {
     if (c->used > 0 && c->used_turn_us == h->turn_us) return;
-    c->used = look(c->fd).taken;
+    c->used = look(c).taken;
     c->used_turn_us = h->turn_us;
 }
 
@@ -176,12 +191,13 @@ static void cut_stuck(gw_http *h)
             gw_connection *c = (gw_connection *)p;
             next = p->next;
             if (c->is_put_off) continue;
-            const intake now = look(c->fd);
+            const intake now = look(c);
+            const uint64_t most = GW_FRAMING_MAX_CHUNK_LINE_BYTES + (c->session ? TLS_RECORD_BYTES : 0);
             if (!now.is_exact) continue;
             c->looks = now.has_more && now.taken == c->taken ? c->looks + 1 : 0;
             c->taken = now.taken;
-            if (c->looks >= GW_STUCK_LOOKS || (p->phase == GW_PHASE_BODY && c->used > 0 &&
-                                               now.taken > c->used + GW_FRAMING_MAX_CHUNK_LINE_BYTES))
+            if (c->looks >= GW_STUCK_LOOKS ||
+                (p->phase == GW_PHASE_BODY && c->used > 0 && now.taken > c->used + most))
                 cut(h, p, "it cannot be read on");
         }
 }

@@ -8,7 +8,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <linux/sockios.h>
 #include <sys/epoll.h>
+#include <sys/ioctl.h>
 #include <sys/socket.h>
 
 enum { LOOK_US = 1000000, LOOKS_A_TURN = 64 }; /* at clients that have closed their sending side */
@@ -77,20 +79,31 @@ static void lose(gw_http_exchange *x)
     if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
 }
 
+/* What every client skips that waits for an answer, so that a reset comes where nobody reads. Under TLS it is
+ * a record of the session like any other. It goes out whole or not at all: nothing else waits to be sent. */
+static void nudge(const gw_http_exchange *x)
+{
+    static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
+    int unsent;
+    if (!x->goes_on || x->status != 0 || ioctl(x->place->fd, SIOCOUTQ, &unsent) < 0 || unsent > 0) return;
+    if (x->place->session) (void)gnutls_record_send(x->place->session, words, sizeof words - 1);
+    else (void)send(x->place->fd, words, sizeof words - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+}
+
 /* A client that has closed its sending side alone gets its answer. One that is elsewhere, and would go on
  * with its connection, is sent what every such client skips, so that a reset comes at once where nobody
  * reads. False: nobody reads. */
 static bool goes_on_half_closed(gw_http_exchange *x)
 {
-    static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
     struct epoll_event ev = {.events = 0, .data.ptr = &x->watch}; /* EPOLLHUP and EPOLLERR come all the same
                                                                    */
     const int fd = x->place->fd;
     const bt_hangup found = bt_hangup_look(fd);
     if (found == BT_HANGUP_GONE || epoll_ctl(x->http->watch_fd, EPOLL_CTL_MOD, fd, &ev) < 0) return false;
-    if (found == BT_HANGUP_UNKNOWN) bt_hangup_probe(fd);
-    if (found == BT_HANGUP_UNKNOWN && x->goes_on && x->status == 0)
-        (void)send(fd, words, sizeof words - 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (found == BT_HANGUP_UNKNOWN) {
+        bt_hangup_probe(fd);
+        nudge(x);
+    }
     x->is_half_closed = true;
     x->looked_us = bt_clock_us();
     x->http->half_closed++;

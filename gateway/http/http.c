@@ -31,15 +31,39 @@ static size_t unescape(void *cls, struct MHD_Connection *c, char *text)
     return gw_framing_unescape(text);
 }
 
+/* For each handshake. The connection has held its pair since it began. */
+static int show_pair(gnutls_session_t session, const struct gnutls_cert_retr_st *info,
+                     gnutls_pcert_st **certs, unsigned *certs_len, gnutls_ocsp_data_st **ocsp,
+                     unsigned *ocsp_len, gnutls_privkey_t *key, unsigned *flags)
+{
+    struct MHD_Connection *c = gnutls_session_get_ptr(session);
+    const gw_connection *place =
+        MHD_get_connection_info(c, MHD_CONNECTION_INFO_SOCKET_CONTEXT)->socket_context;
+    (void)info;
+    *ocsp = NULL;
+    *ocsp_len = *flags = 0;
+    return gw_tls_show(place->pair, certs, certs_len, key);
+}
+
 static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
 {
-    const unsigned flags =
-        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | MHD_USE_NO_LISTEN_SOCKET;
+    const unsigned flags = MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG |
+                           MHD_USE_NO_LISTEN_SOCKET | (h->tls ? MHD_USE_TLS : 0);
+    const struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_CERT_CALLBACK2, 0, (void *)(uintptr_t)show_pair},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)GW_TLS_PRIORITIES},
+        {MHD_OPTION_END, 0, NULL},
+    };
     if (strncmp(MHD_get_version(), "0.", 2) != 0)
         return bt_fail(
             fault, BT_EVERSION,
             "libmicrohttpd %s leaves requests in another form than version 0.9, which this gateway reads",
             MHD_get_version());
+    if (h->tls && MHD_is_feature_supported(MHD_FEATURE_HTTPS_CERT_CALLBACK2) != MHD_YES)
+        return bt_fail(fault, BT_EVERSION,
+                       "--tls-cert: this libmicrohttpd %s was built without TLS, or without asking for "
+                       "certificates",
+                       MHD_get_version());
     /* STRICT_FOR_CLIENT 0: with 1 libmicrohttpd answers a missing Host itself, twice. framing.h is stricter.
      */
     h->daemon =
@@ -49,7 +73,7 @@ static bt_err start_daemon(gw_http *h, unsigned idle_s, bt_fault *fault)
                          (size_t)POOL_BYTES, MHD_OPTION_NOTIFY_CONNECTION, gw_connections_on_change, h,
                          MHD_OPTION_NOTIFY_COMPLETED, gw_access_on_completed, h, MHD_OPTION_STRICT_FOR_CLIENT,
                          0, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_SIGPIPE_HANDLED_BY_APP,
-                         1, MHD_OPTION_END);
+                         1, MHD_OPTION_ARRAY, h->tls ? tls : tls + 2, MHD_OPTION_END);
     if (!h->daemon) return bt_fail(fault, BT_EIO, "cannot start the HTTP server: %s", strerror(errno));
     const union MHD_DaemonInfo *info = MHD_get_daemon_info(h->daemon, MHD_DAEMON_INFO_EPOLL_FD);
     struct epoll_event ev = {.events = EPOLLIN};
@@ -66,6 +90,7 @@ bt_err gw_http_open(gw_http **ret, const gw_http_config *config, const gw_http_h
     h->listen_fd = -1;
     h->handler = *handler;
     h->cors = config->cors;
+    h->tls = config->tls;
     h->accept_limit.every_ms = 5000;
     h->connections_max = config->connections_max;
     h->body_max_bytes = config->body_max_bytes;
@@ -100,6 +125,7 @@ void gw_http_close(gw_http *h)
 uint16_t gw_http_port(const gw_http *h) { return h->port; }
 int gw_http_fd(const gw_http *h) { return h->watch_fd; }
 unsigned gw_http_connections(const gw_http *h) { return h->places.count; }
+const gw_tls *gw_http_tls(const gw_http *h) { return h->tls; }
 uint64_t gw_http_put_off(const gw_http *h) { return h->put_off_count; }
 size_t gw_http_bodies_max_bytes(const gw_http *h) { return h->bodies_max_bytes; }
 
@@ -132,6 +158,7 @@ bt_err gw_http_run(gw_http *h, bt_fault *fault)
     h->has_resumed = false; /* what has arrived is read before anybody gives way */
     if (MHD_run(h->daemon) != MHD_YES)
         return bt_fail(fault, BT_EIO, "libmicrohttpd cannot go on with the HTTP connections");
+    gw_linger_shut(&h->lingers);
     gw_connections_accept(h); /* libmicrohttpd's descriptor tells when a new one is to be read */
     const int64_t now_us = bt_clock_us();
     gw_connections_sweep(h, now_us);

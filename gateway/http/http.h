@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "base/err.h"
 #include "gateway/http/framing.h"
+#include "gateway/http/tls.h"
 
 /* HTTP/1.1 over libmicrohttpd, for one thread: reads whole requests within limits, gives each to the handler as an
  * exchange, and sends its answer, at once or later, whole or as a stream of events. This layer knows nothing of the
@@ -18,6 +19,8 @@
  *            not (rt/hangup.h). After `ended` the exchange is void.
  * Refusals   a request that is not served is an exchange like others, with the reason (framing.h): it must be answered
  *            in the call. The connection is closed then, or goes on where the whole body was read.
+ * TLS        where there is a certificate every connection speaks it (tls.h). Its handshake belongs to the first head:
+ *            both have idle_s together, and give way like a head.
  * Limits     connections, bytes of the head, body bytes (of one request, and of all together), seconds and speed.
  *            Idle and slow connections give way to newcomers (places.h). Above connections_max there are
  *            GW_HTTP_RESERVE places more: half of them for bodies and answers on their way, the others for heads and
@@ -64,6 +67,7 @@ typedef struct gw_http_config {
     unsigned connections_max, idle_s;
     size_t body_max_bytes, bodies_max_bytes;
     const char *cors; /* origin of the pages that may read answers, `*` for all; NULL: none */
+    gw_tls *tls;      /* borrowed; NULL: plain HTTP */
 } gw_http_config;
 
 /* BT_EIO with words for a port in use or an address of another machine. */
@@ -74,6 +78,7 @@ int gw_http_fd(const gw_http *h);                   /* an epoll descriptor, owne
 int64_t gw_http_due_us(gw_http *h, int64_t now_us); /* INT64_MAX: no timer */
 bt_err gw_http_run(gw_http *h, bt_fault *fault);
 unsigned gw_http_connections(const gw_http *h);
+const gw_tls *gw_http_tls(const gw_http *h);       /* of the config */
 uint64_t gw_http_put_off(const gw_http *h);        /* requests that a turn had no time for, so far */
 size_t gw_http_bodies_max_bytes(const gw_http *h); /* of the config */
 

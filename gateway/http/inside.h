@@ -16,14 +16,16 @@
  * clients that wait for an answer. Connections of such clients are suspended, so libmicrohttpd does not look at them;
  * watch_fd does, for a hang-up. */
 typedef struct gw_connection {
-    gw_place place;       /* first: a place is its connection */
-    int fd;               /* libmicrohttpd's */
-    uint64_t address;     /* gw_listen_number of the client */
-    uint64_t taken;       /* bytes that libmicrohttpd had read at the last look of gw_connections_judge_turn */
-    uint64_t used;        /* the same when a chunked body began or a piece of it came */
-    int64_t used_turn_us; /* in the turn after this time */
-    bool is_put_off;      /* its request has come and waits for a turn, so libmicrohttpd reads nothing */
-    unsigned looks;       /* at which more was there and it had not read on */
+    gw_place place;           /* first: a place is its connection */
+    int fd;                   /* libmicrohttpd's */
+    uint64_t address;         /* gw_listen_number of the client */
+    uint64_t taken;           /* bytes that libmicrohttpd had read at the last look of gw_connections_judge_turn */
+    uint64_t used;            /* the same when a chunked body began or a piece of it came */
+    int64_t used_turn_us;     /* in the turn after this time */
+    gnutls_session_t session; /* libmicrohttpd's; NULL: plain HTTP */
+    gw_tls_pair *pair;        /* held; NULL: plain HTTP */
+    bool is_put_off;          /* its request has come and waits for a turn, so libmicrohttpd reads nothing */
+    unsigned looks;           /* at which more was there and it had not read on */
 } gw_connection;
 
 struct gw_http {
@@ -33,6 +35,7 @@ struct gw_http {
     int watch_fd, listen_fd;
     uint16_t port;
     const char *cors; /* NULL: none */
+    gw_tls *tls;      /* NULL: plain HTTP */
     size_t body_max_bytes, bodies_max_bytes, bodies_bytes;
     unsigned connections_max;
     gw_places places;

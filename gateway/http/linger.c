@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -17,6 +18,7 @@ struct gw_linger {
     int fd;
     int64_t begin_us;
     uint64_t bytes;
+    bool is_shut;
 };
 
 static void end(gw_linger *l)
@@ -62,6 +64,14 @@ void gw_linger_begin(gw_lingers *s, int fd, int64_t now_us)
     else s->first = l;
     s->last = l;
     if (++s->count > GW_LINGER_MAX) end(s->first);
+}
+
+void gw_linger_shut(gw_lingers *s)
+{
+    for (gw_linger *l = s->last; l && !l->is_shut; l = l->prev) {
+        l->is_shut = true;
+        (void)shutdown(l->fd, SHUT_WR);
+    }
 }
 
 void gw_linger_sweep(gw_lingers *s, int64_t now_us)

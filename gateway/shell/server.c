@@ -12,6 +12,7 @@
 #include "gateway/http/auth.h"
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"
+#include "gateway/http/tls.h"
 #include "model/model.h"
 #include "model/store.h"
 #include "rt/loop.h"
@@ -22,6 +23,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -44,6 +46,7 @@ typedef struct server {
     gw_metrics *metrics;
     gw_turn turn;
     gw_auth *auth;
+    gw_tls *tls; /* NULL: plain HTTP */
     bt_prefix_secret *prefix_secret;
     bt_capture *capture;
     gw_text text;
@@ -267,6 +270,31 @@ static void reload_api_keys(server *s)
     else bt_log(BT_LOG_INFO, "API keys read again: %zu", gw_auth_count(s->auth));
 }
 
+/* Says until when the pair in use is good, and warns where it is not now. */
+static void tell_certificate(server *s, const char *what)
+{
+    char from[32], to[32];
+    struct tm tm;
+    const gw_tls_facts f = gw_tls_facts_of(s->tls);
+    const time_t begins = (time_t)f.begins_s, ends = (time_t)f.ends_s;
+    const int64_t now = bt_clock_wall_s();
+    (void)strftime(from, sizeof from, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&begins, &tm));
+    (void)strftime(to, sizeof to, "%Y-%m-%d %H:%M:%S UTC", gmtime_r(&ends, &tm));
+    bt_log(BT_LOG_INFO, "%s '%s', good from %s to %s", what, s->options->tls_cert, from, to);
+    if (now < f.begins_s || now >= f.ends_s)
+        bt_log(BT_LOG_WARN, "the certificate is %s: clients will refuse it",
+               now < f.begins_s ? "not good yet" : "over");
+}
+
+/* SIGHUP: the certificate and its key are read again. Connections that are open keep the pair they have. */
+static void reload_certificate(server *s)
+{
+    bt_fault f = {""};
+    if (!s->tls) return;
+    if (gw_tls_reload(s->tls, &f) < 0) bt_log(BT_LOG_ERROR, "the certificate stays as it was: %s", f.text);
+    else tell_certificate(s, "certificate read again:");
+}
+
 static void on_signal(void *ud, int signo)
 {
     server *s = ud;
@@ -274,6 +302,7 @@ static void on_signal(void *ud, int signo)
     if (signo == SIGHUP) {
         gw_node_link_reload(s->link);
         reload_api_keys(s);
+        reload_certificate(s);
         return;
     }
     if (s->is_draining) {
@@ -415,16 +444,18 @@ static bt_err open_http(server *s, bt_fault *fault)
                                  .idle_s = (unsigned)((o->idle_ms + 999) / 1000),
                                  .body_max_bytes = (size_t)o->max_body_bytes,
                                  .bodies_max_bytes = 16 * (size_t)o->max_body_bytes,
-                                 .cors = o->cors};
+                                 .cors = o->cors,
+                                 .tls = s->tls};
     bt_err e = gw_door_new(&s->door, &env, fault);
     if (e < 0) return e;
     const gw_http_handler handler = gw_door_handler(s->door);
     if ((e = gw_http_open(&s->http, &http, &handler, fault)) < 0) return e;
     const bool is_ipv6 = strchr(o->host, ':') && o->host[0] != '[';
-    (void)snprintf(s->url, sizeof s->url, "http://%s%.250s%s:%u", is_ipv6 ? "[" : "", o->host,
-                   is_ipv6 ? "]" : "", gw_http_port(s->http));
+    (void)snprintf(s->url, sizeof s->url, "%s://%s%.250s%s:%u", s->tls ? "https" : "http", is_ipv6 ? "[" : "",
+                   o->host, is_ipv6 ? "]" : "", gw_http_port(s->http));
     gw_door_set_http(s->door, s->http, s->url);
     bt_log(BT_LOG_INFO, "clients: %s%s", s->url, s->auth ? ", API key needed" : "");
+    if (s->tls) tell_certificate(s, "certificate");
     return BT_OK;
 }
 
@@ -459,6 +490,7 @@ static bt_err open_all(server *s, bt_fault *fault)
     if (o->api_key_file &&
         (e = gw_auth_load(&s->auth, o->api_key_file, s->prefix_secret, bt_clock_us(), fault)) < 0)
         return e;
+    if (o->tls_cert && (e = gw_tls_open(&s->tls, o->tls_cert, o->tls_key, fault)) < 0) return e;
     if ((e = open_model(s, fault)) < 0) return e;
     if ((e = open_brain(s, fault)) < 0) return e;
     if ((e = gw_metrics_new(&s->metrics, s->names[0], fault)) < 0) return e;
@@ -502,6 +534,7 @@ bt_err gw_server_run(const gw_options *o, bt_fault *fault)
     gw_brain_free(s->brain);
     gw_metrics_free(s->metrics);
     gw_auth_free(s->auth);
+    gw_tls_free(s->tls);
     bt_prefix_secret_close(s->prefix_secret);
     gw_text_close(&s->text);
     bt_loop_free(s->loop);

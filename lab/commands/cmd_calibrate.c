@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 typedef struct config {
-    const char *model, *served_model, *api_key_file, *output, *name, *like;
+    const char *model, *served_model, *api_key_file, *ca_file, *output, *name, *like;
     int64_t longest, answer_tokens, batch, timeout_ms, deadline_ms, seed;
     bt_opt_list points, where, fit;
     int weights, kv_dtype;
@@ -32,6 +32,7 @@ static const bt_opt opts[] = {
              "a table also the name of a known shape or a config.json"},
     {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
     {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .group = "Server", .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.group = "Requests", .name = "longest", .value = "N", BT_OPT_AT(config, longest), .type = BT_OPT_INT,
      .def = "1024", .lo = 64, .hi = 1 << 20,
      .help = "tokens of the longest prompt; less where the context is shorter"},
@@ -421,7 +422,7 @@ int tool_calibrate_run(int argc, char **argv)
     }
     tool_catch_signals();
     tool_quiet(true);
-    if (j.url && tool_http_setup(&fault) < 0) {
+    if (j.url && tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("calibrate", &fault);
     } else {
         rc = work(&j, &fault);

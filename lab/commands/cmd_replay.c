@@ -30,7 +30,7 @@ typedef struct config {
     tool_serve serve;
     tool_nodes nodes;
     gw_options gateway; /* options for processes that the command starts, and no others */
-    const char *url, *api_key_file, *served_model;
+    const char *url, *api_key_file, *ca_file, *served_model;
     int prompts;
     int64_t timeout_ms;
     bool json, quiet;
@@ -50,6 +50,7 @@ static const bt_opt opts[] = {
      .help = "a server of the OpenAI API; without it processes of our own. With it, -m is where words come "
              "from, and --ctx-size how long its context is, if it does not say"},
     {.of = &tool_server_opts, .group = "Server", .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .group = "Server", .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.of = &tool_server_opts, .name = "served-model", BT_OPT_AT(config, served_model)},
     {.of = &tool_server_opts, .name = "timeout", BT_OPT_AT(config, timeout_ms)},
     BT_OPT_ALL(tool_nodes_opts, config, nodes, NULL),
@@ -365,7 +366,7 @@ int tool_replay_run(int argc, char **argv)
     }
     tool_catch_signals();
     tool_quiet(c.quiet || c.json);
-    if (tool_http_setup(&fault) < 0) {
+    if (tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("replay", &fault);
     } else {
         rc = work(&j, &c, &args, &fault);

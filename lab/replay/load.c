@@ -2,6 +2,7 @@
  * an easy handle that is used again for later requests, so that connections stay open. */
 #include "lab/replay/load.h"
 #include "base/clock.h"
+#include "tools/cluster/http.h"
 #include "tools/cluster/sse.h"
 
 #include <curl/curl.h>
@@ -141,6 +142,12 @@ static size_t on_status(char *bytes, size_t one, size_t n, void *ud)
 
 /* ---- requests ------------------------------------------------------------------------------------ */
 
+/* Trusts whom the set-up of tool_http names. */
+static bool trust(CURL *c)
+{
+    return !tool_http_ca_file() || !curl_easy_setopt(c, CURLOPT_CAINFO, tool_http_ca_file());
+}
+
 static bool open_stream(load *l, stream *s)
 {
     s->of = l;
@@ -149,7 +156,7 @@ static bool open_stream(load *l, stream *s)
     tool_sse_init(&s->sse);
     s->curl = curl_easy_init();
     CURL *c = s->curl;
-    return c && !curl_easy_setopt(c, CURLOPT_URL, l->url) &&
+    return c && trust(c) && !curl_easy_setopt(c, CURLOPT_URL, l->url) &&
            !curl_easy_setopt(c, CURLOPT_PROTOCOLS_STR, "http,https") &&
            !curl_easy_setopt(c, CURLOPT_NOSIGNAL, 1L) &&
            !curl_easy_setopt(c, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1") &&
@@ -452,7 +459,7 @@ static bool open_status(load *l)
     l->status = curl_easy_init();
     l->knows_status = l->o->dialect->is_baton;
     bt_buf_init(&l->status_body, STATUS_BYTES);
-    return l->status && !curl_easy_setopt(l->status, CURLOPT_URL, l->status_url) &&
+    return l->status && trust(l->status) && !curl_easy_setopt(l->status, CURLOPT_URL, l->status_url) &&
            !curl_easy_setopt(l->status, CURLOPT_PROTOCOLS_STR, "http,https") &&
            !curl_easy_setopt(l->status, CURLOPT_NOSIGNAL, 1L) &&
            !curl_easy_setopt(l->status, CURLOPT_NOPROXY, "127.0.0.1,localhost,::1") &&

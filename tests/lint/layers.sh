@@ -68,6 +68,7 @@ homes='
 zmq\.h          common/rt/|common/crypto/keys\.c$
 sodium.*\.h     common/crypto/
 microhttpd\.h   gateway/http/
+gnutls/.*\.h    gateway/http/
 curl/curl\.h    tools/(cluster|pull)/|lab/replay/
 histedit\.h     tools/chat/
 pcre2\.h        common/text/

@@ -23,6 +23,7 @@ common/npu/quant       : the ways to choose integers, a file for each
 common/text/jinja      : one language: text with origins, values, what they can do, the parser, the evaluator
 common/trace           : a reader for each format of traces, the writer, and what is made of their rows
 gateway/api            : what requests and answers are: a file for each dialect, and for each part that they share
+gateway/http           : the HTTP door and what stands at it: places, framing, keys, certificates
 lab/replay             : one command: its plan, its server, its load, its figures, its report
 lab/simulate           : one command: its load, its faults, its prices, its sweeps, its report
 '

@@ -3,10 +3,12 @@
 #include "tools/tool.h"
 
 #include <curl/curl.h>
+#include <errno.h>
 #include <jansson.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 typedef struct call {
     CURL *curl;
@@ -19,8 +21,15 @@ typedef struct call {
     int is_stream; /* -1: not known yet */
 } call;
 
-bt_err tool_http_setup(bt_fault *fault)
+static const char *trusted; /* NULL: what the system trusts */
+
+const char *tool_http_ca_file(void) { return trusted; }
+
+bt_err tool_http_setup(const char *ca_file, bt_fault *fault)
 {
+    if (ca_file && access(ca_file, R_OK) != 0)
+        return bt_fail(fault, BT_EIO, "cannot read '%s': %s", ca_file, strerror(errno));
+    trusted = ca_file;
     return curl_global_init(CURL_GLOBAL_DEFAULT) == CURLE_OK
                ? BT_OK
                : bt_fail(fault, BT_ENOMEM, "libcurl does not start");
@@ -64,6 +73,7 @@ static bt_err set_up(call *c, const char *url, const char *api_key, const char *
               !curl_easy_setopt(c->curl, CURLOPT_NOPROGRESS, 0L) &&
               !curl_easy_setopt(c->curl, CURLOPT_XFERINFOFUNCTION, on_progress) &&
               !curl_easy_setopt(c->curl, CURLOPT_XFERINFODATA, c);
+    if (trusted) ok = ok && !curl_easy_setopt(c->curl, CURLOPT_CAINFO, trusted);
     if (json) {
         *headers = curl_slist_append(*headers, "Content-Type: application/json");
         ok = ok && *headers && !curl_easy_setopt(c->curl, CURLOPT_POSTFIELDS, json);
@@ -85,6 +95,7 @@ static bt_err perform(call *c, long *ret_status, const char *base, const char *p
                       const char *json, bt_fault *fault)
 {
     char url[2048];
+    char words[CURL_ERROR_SIZE] = "";
     struct curl_slist *headers = NULL;
     bt_err e;
     const int n = snprintf(url, sizeof url, "%s%s", base, path);
@@ -97,7 +108,9 @@ static bt_err perform(call *c, long *ret_status, const char *base, const char *p
         e = bt_fail(fault, BT_ENOMEM, "out of memory for libcurl");
         goto out;
     }
-    if ((e = set_up(c, url, api_key, json, &headers)) < 0) {
+    e = curl_easy_setopt(c->curl, CURLOPT_ERRORBUFFER, words) ? BT_ENOMEM
+                                                              : set_up(c, url, api_key, json, &headers);
+    if (e < 0) {
         bt_fail(fault, e, "libcurl takes no request: %s", bt_err_name(e));
         goto out;
     }
@@ -106,6 +119,10 @@ static bt_err perform(call *c, long *ret_status, const char *base, const char *p
         e = bt_fail(fault, BT_ECANCEL, "interrupted");
     } else if (c->err < 0) {
         e = bt_fail(fault, c->err, "the answer from %s cannot be taken: %s", base, bt_err_name(c->err));
+    } else if (rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE) {
+        e = bt_fail(fault, BT_EAUTH,
+                    "the certificate of %s is not trusted; --ca-file names who signed it: %s", base,
+                    words[0] ? words : curl_easy_strerror(rc));
     } else if (rc != CURLE_OK) {
         e = bt_fail(fault, BT_EIO,
                     "no answer from %s (%s); is a gateway running there? Start one with 'baton up'", base,

@@ -5,8 +5,12 @@
 #include "tools/cluster/sse.h"
 
 /* The tool's side of HTTP, over libcurl. Blocking; one call at a time. A gateway that cannot be reached is BT_EIO with
- * its URL and what to do in the fault. tool_http_setup once before the first call, tool_http_cleanup at the end. */
-bt_err tool_http_setup(bt_fault *fault);
+ * its URL and what to do in the fault. tool_http_setup once before the first call, tool_http_cleanup at the end.
+ *
+ * ca_file: the PEM file of those who sign what https servers show, borrowed; NULL: the system's. tool_http_ca_file:
+ * that of the set-up, for others who use libcurl themselves. BT_EIO: it cannot be read. */
+bt_err tool_http_setup(const char *ca_file, bt_fault *fault);
+const char *tool_http_ca_file(void);
 void tool_http_cleanup(void);
 
 /* GET base + path; *ret_status and the body (at most body->limit_bytes) whatever the status is. *stop, when set by a

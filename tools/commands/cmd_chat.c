@@ -10,7 +10,7 @@
 
 typedef struct config {
     tool_serve serve;
-    const char *system, *url, *api_key_file;
+    const char *system, *url, *api_key_file, *ca_file;
     int64_t n_predict;
     tool_sampling sampling;
     const bt_opt_args *args; /* which of these were given */
@@ -26,6 +26,7 @@ static const bt_opt opts[] = {
     {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url),
      .help = "talk to this gateway instead of starting one"},
     {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.of = &tool_output_opts, .name = "quiet", BT_OPT_AT(config, quiet),
      .help = "no banner and no figures on stderr"},
     {.group = "Output", .name = "no-history", BT_OPT_AT(config, no_history), .type = BT_OPT_FLAG,
@@ -92,7 +93,7 @@ int tool_chat_run(int argc, char **argv)
     if (fault.text[0]) {
         bt_opt_usage_error("baton chat", &fault);
         rc = 2;
-    } else if (tool_catch_signals(), tool_quiet(c.quiet), tool_http_setup(&fault) < 0) {
+    } else if (tool_catch_signals(), tool_quiet(c.quiet), tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("chat", &fault);
     } else {
         rc = chat(&c);

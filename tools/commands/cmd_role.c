@@ -12,7 +12,7 @@
 enum { LOOK_EVERY_MS = 200 };
 
 typedef struct config {
-    const char *url, *api_key_file;
+    const char *url, *api_key_file, *ca_file;
     int64_t wait_ms;
     bool json;
 } config;
@@ -20,6 +20,7 @@ typedef struct config {
 static const bt_opt opts[] = {
     {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url), .def = "http://127.0.0.1:8080"},
     {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.group = "Gateway", .name = "wait", .value = "TIME", BT_OPT_AT(config, wait_ms), .type = BT_OPT_DURATION,
      .def = "120s", .lo = 0, .hi = 3600000,
      .help = "how long the change may take, its drain included; 0: only ask for it"},
@@ -194,7 +195,7 @@ int tool_role_run(int argc, char **argv)
         bt_fail(&fault, BT_EARG, "'%.40s' is not a role: prefill or decode", j.role);
         bt_opt_usage_error("baton role", &fault);
         rc = 2;
-    } else if (tool_http_setup(&fault) < 0) {
+    } else if (tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("role", &fault);
     } else {
         tool_catch_signals();

@@ -279,7 +279,7 @@ static bt_err timeline_write(const tool_serve *s, const json_t *baton, const cha
 
 typedef struct config {
     tool_serve serve;
-    const char *prompt, *file, *system, *schema, *url, *api_key_file, *timeline;
+    const char *prompt, *file, *system, *schema, *url, *api_key_file, *ca_file, *timeline;
     bool chat, json, quiet;
     int special;
     int64_t n_predict, seed;
@@ -328,6 +328,7 @@ static const bt_opt opts[] = {
     {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url),
      .help = "ask this gateway instead of starting one"},
     {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.of = &tool_output_opts, .name = "timeline", BT_OPT_AT(config, timeline), .example = "run.html",
      .help = "with --decode-profile: what the devices would do when, and what this host did: a page (.html) "
              "or a trace for Perfetto (.pftrace, .json)"},
@@ -485,7 +486,8 @@ int tool_run_run(int argc, char **argv)
     }
     tool_catch_signals();
     tool_quiet(c.quiet || c.json);
-    if ((c.file && tool_read_file(&text, &len, c.file, &fault) < 0) || tool_http_setup(&fault) < 0) {
+    if ((c.file && tool_read_file(&text, &len, c.file, &fault) < 0) ||
+        tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("run", &fault);
     } else {
         rc = run(&c, &args, start_us, c.prompt ? c.prompt : text, c.prompt ? strlen(c.prompt) : len, &fault);

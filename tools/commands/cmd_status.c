@@ -9,13 +9,14 @@
 #include <string.h>
 
 typedef struct config {
-    const char *url, *api_key_file;
+    const char *url, *api_key_file, *ca_file;
     bool json;
 } config;
 
 static const bt_opt opts[] = {
     {.of = &tool_server_opts, .name = "url", BT_OPT_AT(config, url), .def = "http://127.0.0.1:8080"},
     {.of = &tool_server_opts, .name = "api-key-file", BT_OPT_AT(config, api_key_file)},
+    {.of = &tool_server_opts, .name = "ca-file", BT_OPT_AT(config, ca_file)},
     {.of = &tool_output_opts, .name = "json", BT_OPT_AT(config, json),
      .help = "one JSON object on stdout: nodes[]"},
 };
@@ -132,7 +133,7 @@ int tool_status_run(int argc, char **argv)
     bt_fault fault;
     int rc = bt_opt_start(&args, &tool_status_program, argc, argv, &c);
     if (rc >= 0) return rc;
-    if (tool_http_setup(&fault) < 0) {
+    if (tool_http_setup(c.ca_file, &fault) < 0) {
         rc = tool_fail("status", &fault);
     } else {
         rc = show(&c);

@@ -4,6 +4,7 @@
 #include "engine/names.h"
 #include "gateway/http/auth.h"
 #include "gateway/http/listen.h"
+#include "gateway/http/tls.h"
 #include "gateway/options.h"
 #include "tools/cluster/cluster.h"
 #include "tools/cluster/serve.h"
@@ -37,6 +38,8 @@ static const bt_opt opts[] = {
     GATEWAY("HTTP", "port"),
     GATEWAY("HTTP", "alias"),
     GATEWAY("HTTP", "api-key-file"),
+    GATEWAY("HTTP", "tls-cert"),
+    GATEWAY("HTTP", "tls-key"),
     GATEWAY("HTTP", "share-prefixes"),
     GATEWAY("HTTP", "insecure"),
     GATEWAY("HTTP", "cors"),
@@ -153,14 +156,17 @@ static bt_err make_keys(const config *c, bt_fault *fault)
 }
 
 /* Finds, before anything is compiled or started, what would keep the gateway from starting: a port that is in
- * use, a file of API keys that cannot be read. The gateway itself checks again. */
+ * use, a file of API keys or a certificate that cannot be read. The gateway itself checks again. */
 static bt_err check_door(const gw_options *o, bt_fault *fault)
 {
     int fd;
     uint16_t port;
     gw_auth *auth = NULL;
+    gw_tls *tls = NULL;
     bt_err e = o->api_key_file ? gw_auth_load(&auth, o->api_key_file, NULL, bt_clock_us(), fault) : BT_OK;
     gw_auth_free(auth);
+    if (e == BT_OK && o->tls_cert) e = gw_tls_open(&tls, o->tls_cert, o->tls_key, fault);
+    gw_tls_free(tls);
     if (e == BT_OK && (e = gw_listen(&fd, &port, o->host, (uint16_t)o->port, fault)) == BT_OK) close(fd);
     return e;
 }

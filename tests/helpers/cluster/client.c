@@ -24,6 +24,7 @@ static CURLM *multi;
 static client *first;
 static char key_line[320];       /* "": no key */
 static const char *from_address; /* NULL: any */
+static const char *trust_file;   /* NULL: the system's */
 
 static void must(bool ok, const char *what)
 {
@@ -49,7 +50,7 @@ int client_teardown(void **state)
 {
     (void)state;
     key_line[0] = 0;
-    from_address = NULL;
+    from_address = trust_file = NULL;
     while (first) client_end(first);
     return 0;
 }
@@ -81,6 +82,7 @@ void client_use_key(const char *key)
 }
 
 void client_use_address(const char *address) { from_address = address; }
+void client_use_trust(const char *file) { trust_file = file; }
 
 client *client_begin(const char *url, const char *path, const void *body, size_t len)
 {
@@ -101,6 +103,7 @@ client *client_begin(const char *url, const char *path, const void *body, size_t
               !curl_easy_setopt(c->curl, CURLOPT_WRITEDATA, c) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERFUNCTION, on_header) &&
               !curl_easy_setopt(c->curl, CURLOPT_HEADERDATA, c);
+    if (trust_file) ok = ok && !curl_easy_setopt(c->curl, CURLOPT_CAINFO, trust_file);
     if (from_address) ok = ok && !curl_easy_setopt(c->curl, CURLOPT_INTERFACE, from_address);
     if (key_line[0]) c->headers = curl_slist_append(c->headers, key_line);
     if (body) {

@@ -18,6 +18,8 @@ int client_teardown(void **state);
 void client_use_key(const char *key);
 /* The same for the address that they come from; NULL: any, as at first and after each test. */
 void client_use_address(const char *address);
+/* The same for the file of certificates that it trusts; NULL: the system's. Borrowed. */
+void client_use_trust(const char *file);
 
 /* Begins an exchange; nothing waits. len bytes of body are copied; NULL: a GET. */
 client *client_begin(const char *url, const char *path, const void *body, size_t len);

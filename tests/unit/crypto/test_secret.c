@@ -1,12 +1,17 @@
 /* Equality of every byte, and that nothing is left. */
 #include "crypto/secret.h"
+#include "tests/helpers/temp_folder.h"
 
+#include <fcntl.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static void every_byte_counts(void **s)
 {
@@ -60,12 +65,46 @@ static void a_hash_depends_on_the_key_and_on_every_byte(void **s)
     assert_memory_not_equal(a, b, sizeof a);
 }
 
+static void a_file_is_read_whole_and_by_its_owner_alone(void **s)
+{
+    (void)s;
+    char folder[TEMP_FOLDER_BYTES], path[TEMP_FOLDER_BYTES + 8], pipe[TEMP_FOLDER_BYTES + 8], *text = NULL;
+    size_t len = 99;
+    bt_fault f = {""};
+    assert_true(temp_folder_new(folder));
+    (void)snprintf(path, sizeof path, "%s/file", folder);
+    (void)snprintf(pipe, sizeof pipe, "%s/pipe", folder);
+    const int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    assert_true(fd >= 0 && write(fd, "0123456789", 10) == 10);
+    assert_int_equal(bt_secret_read(&text, &len, path, 10, false, &f), BT_OK);
+    assert_int_equal(len, 10);
+    assert_string_equal(text, "0123456789");
+    bt_secret_free(text);
+    text = NULL;
+    assert_int_equal(bt_secret_read(&text, &len, path, 9, false, &f), BT_ELIMIT);
+    assert_int_equal(fchmod(fd, 0640), 0);
+    assert_int_equal(bt_secret_read(&text, &len, path, 9, false, &f), BT_ELIMIT); /* a group may read it */
+    assert_int_equal(fchmod(fd, 0604), 0);
+    assert_int_equal(bt_secret_read(&text, &len, path, 10, false, &f), BT_EAUTH);
+    assert_non_null(strstr(f.text, "chmod 600"));
+    assert_int_equal(mkfifo(pipe, 0600), 0);
+    assert_int_equal(bt_secret_read(&text, &len, pipe, 10, false, &f), BT_EARG); /* and does not wait */
+    assert_int_equal(bt_secret_read(&text, &len, folder, 10, true, &f), BT_EARG);
+    assert_int_equal(bt_secret_read(&text, &len, "/none/such", 10, true, &f), BT_EIO);
+    assert_null(text);
+    assert_int_equal(bt_secret_read(&text, &len, path, 10, true, &f), BT_OK);
+    bt_secret_free(text);
+    (void)close(fd);
+    assert_int_equal(temp_folder_remove(folder), 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_byte_counts),
         cmocka_unit_test(wiping_leaves_zeros_and_no_more),
         cmocka_unit_test(secret_memory_is_zero_and_can_be_used_to_its_last_byte),
+        cmocka_unit_test(a_file_is_read_whole_and_by_its_owner_alone),
         cmocka_unit_test(a_hash_depends_on_the_key_and_on_every_byte),
     };
     return cmocka_run_group_tests_name("secret", tests, NULL, NULL);

@@ -61,6 +61,17 @@ static void refuses_to_open_the_network_without_a_key(void **state)
     assert_int_equal(check("--control", "localhost:5600", NULL, NULL, &f), BT_EARG);
 }
 
+static void a_certificate_and_its_key_come_together(void **state)
+{
+    (void)state;
+    bt_fault f = {""};
+    assert_int_equal(check("--tls-cert", "a.pem", "--tls-key", "b.pem", &f), BT_OK);
+    assert_int_equal(check("--tls-cert", "a.pem", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--tls-cert needs --tls-key FILE"));
+    assert_int_equal(check("--tls-key", "b.pem", NULL, NULL, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "--tls-key needs --tls-cert FILE"));
+}
+
 static void an_origin_for_cors_is_one(void **state)
 {
     (void)state;
@@ -149,6 +160,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(starts_on_loopback_with_the_documented_defaults),
+        cmocka_unit_test(a_certificate_and_its_key_come_together),
         cmocka_unit_test(an_origin_for_cors_is_one),
         cmocka_unit_test(refuses_to_open_the_network_without_a_key),
         cmocka_unit_test(metrics_are_open_on_loopback_and_need_a_key_elsewhere),

@@ -78,6 +78,30 @@ static void the_answer_is_read_after_megabytes_were_sent_into_it(void **state)
     while (s.count) turn(10000); /* the client closed, so it ends */
 }
 
+/* As under TLS, where nobody else shuts a socket. */
+static void its_sending_side_is_shut_once_the_others_are_closed(void **state)
+{
+    (void)state;
+    gw_lingers s = {.watch_fd = watch_fd};
+    char bytes[8];
+    int pair[3][2];
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair[i]), 0);
+        gw_linger_begin(&s, pair[i][0], i);
+        assert_int_equal(send(pair[i][0], "bye", 3, 0), 3);
+        (void)close(pair[i][0]);
+        if (i != 1) gw_linger_shut(&s); /* that of two together */
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(recv(pair[i][1], bytes, sizeof bytes, 0), 3);
+        assert_int_equal(recv(pair[i][1], bytes, sizeof bytes, MSG_DONTWAIT), 0);
+        assert_int_equal(send(pair[i][1], "more", 4, MSG_NOSIGNAL), 4);
+        (void)close(pair[i][1]);
+    }
+    gw_linger_sweep(&s, INT64_MAX);
+    assert_int_equal(s.count, 0);
+}
+
 static void it_ends_by_time_and_there_are_never_too_many(void **state)
 {
     (void)state;
@@ -106,6 +130,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_answer_is_read_after_megabytes_were_sent_into_it),
+        cmocka_unit_test(its_sending_side_is_shut_once_the_others_are_closed),
         cmocka_unit_test(it_ends_by_time_and_there_are_never_too_many),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
