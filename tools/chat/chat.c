@@ -142,6 +142,8 @@ static bt_err read_line(line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault)
     return BT_OK;
 }
 
+static bool is_quoted(const bt_buf *text) { return strncmp(bt_buf_text(text), "\"\"\"", 3) == 0; }
+
 static bt_err read_plain(line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault)
 {
     if (l->is_terminal) fputs("> ", stderr);
@@ -151,7 +153,13 @@ static bt_err read_plain(line *l, bt_buf *ret, bool *ret_ended, bt_fault *fault)
         if (e < 0) return e;
         if (is_first) *ret_ended = ended;
         const size_t n = ret->len;
-        if (ended || ret->err < 0 || n == 0 || ret->data[n - 1] != '\\') break;
+        if (ret->err == BT_OK && tool_edit_is_open(bt_buf_text(ret), n)) {
+            if (ended)
+                return bt_fail(fault, BT_EFORMAT, "not sent: the message that \"\"\" begins has no end");
+            (void)bt_buf_byte(ret, '\n');
+            continue;
+        }
+        if (ended || ret->err < 0 || n == 0 || ret->data[n - 1] != '\\' || is_quoted(ret)) break;
         ret->data[n - 1] = '\n';
     }
     return ret->err;
@@ -187,13 +195,15 @@ typedef struct chat {
 
 enum { GOES_ON = -1 }; /* else an exit code */
 
-static bt_err greet(const tool_chat *c, const chat *now, bt_fault *fault)
+static bt_err greet(const chat *now, bt_fault *fault)
 {
-    char model[128];
-    const bt_err e = tool_talk_model(model, sizeof model, c->with.url, c->with.api_key, fault);
+    tool_talk_models *all = malloc(sizeof *all);
+    if (!all) return bt_fail(fault, BT_ENOMEM, "out of memory for the models' names");
+    const bt_err e = tool_talk_list(all, now->talk, fault);
+    if (e == BT_OK) fputs("Talking to ", stderr);
+    if (e == BT_OK) tool_show(stderr, all->id[all->used], strlen(all->id[all->used]));
+    free(all);
     if (e < 0) return e;
-    fputs("Talking to ", stderr);
-    tool_show(stderr, model, strlen(model));
     fputs(".\nCtrl-D or /exit leaves, Ctrl-C stops an answer, /help has the rest.\n", stderr);
     if (!line_has_editor(now->line))
         fprintf(stderr, "(this terminal cannot edit lines; each has fewer than %d bytes)\n",
@@ -223,20 +233,33 @@ static int stopped_at_prompt(chat *now)
     return GOES_ON;
 }
 
+/* text NULL: the last question again. */
 static int say(chat *now, const char *text)
 {
     bt_fault fault = {""};
-    const bt_err e = tool_talk_say(now->talk, text, strlen(text), &fault);
+    const bt_err e =
+        text ? tool_talk_say(now->talk, text, strlen(text), &fault) : tool_talk_again(now->talk, &fault);
     if (e == BT_OK) return GOES_ON;
     if (e != BT_ECANCEL) {
         const int rc = failed(now, &fault);
-        if (rc == GOES_ON) fputs("(the message is taken back; /clear forgets the conversation)\n", stderr);
+        if (rc == GOES_ON && text)
+            fputs("(the message is taken back; /clear forgets the conversation)\n", stderr);
         return rc;
     }
     if (tool_stop != SIGINT || !line_is_terminal(now->line)) return TOOL_INTERRUPTED;
     tool_stop = 0;
     fprintf(stderr, "(%s)\n", fault.text);
     return GOES_ON;
+}
+
+/* What stands between the marks, without a line end next to them. */
+static const char *unquote(bt_buf *text)
+{
+    size_t end = text->len - 3, begin = 3;
+    if (end > begin && text->data[begin] == '\n') begin++;
+    if (end > begin && text->data[end - 1] == '\n') end--;
+    text->data[end] = 0;
+    return (const char *)text->data + begin;
 }
 
 static int turn(chat *now)
@@ -260,9 +283,15 @@ static int turn(chat *now)
     const char *typed = bt_buf_text(&now->text);
     if (typed[strspn(typed, " \t\r\n")] == '\0') return GOES_ON;
     line_remember(now->line, typed, now->text.len);
+    if (is_quoted(&now->text)) {
+        text = unquote(&now->text);
+        return text[strspn(text, " \t\r\n")] ? say(now, text) : GOES_ON;
+    }
     if (tool_words_do(&next, &text, now->talk, typed, line_has_editor(now->line), stderr, &fault) < 0)
         return failed(now, &fault);
-    return next == TOOL_WORDS_SEND ? say(now, text) : next == TOOL_WORDS_LEAVE ? 0 : GOES_ON;
+    if (next == TOOL_WORDS_SEND) return say(now, text);
+    if (next == TOOL_WORDS_AGAIN) return say(now, NULL);
+    return next == TOOL_WORDS_LEAVE ? 0 : GOES_ON;
 }
 
 int tool_chat_converse(const tool_chat *c)
@@ -273,7 +302,7 @@ int tool_chat_converse(const tool_chat *c)
     bt_buf_init(&now.text, TOOL_LINE_MAX_BYTES);
     bt_err e = tool_talk_open(&now.talk, &c->with, &fault);
     if (e == BT_OK) e = line_open(&now.line, c->wants_history, &fault);
-    if (e == BT_OK && c->wants_banner && line_is_terminal(now.line)) e = greet(c, &now, &fault);
+    if (e == BT_OK && c->wants_banner && line_is_terminal(now.line)) e = greet(&now, &fault);
     if (e < 0) rc = e == BT_ECANCEL ? TOOL_INTERRUPTED : tool_fail("chat", &fault);
     while (rc == GOES_ON) rc = turn(&now);
     line_close(now.line);

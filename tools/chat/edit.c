@@ -281,9 +281,27 @@ static unsigned char on_newline(EditLine *el, wint_t key)
     return el_winsertstr(el, L"\n") < 0 ? CC_ERROR : CC_REFRESH;
 }
 
+static bool begins_quoted(const LineInfoW *l)
+{
+    return l->lastchar - l->buffer >= 3 && wcsncmp(l->buffer, L"\"\"\"", 3) == 0;
+}
+
+bool tool_edit_is_open(const char *text, size_t len)
+{
+    return len >= 3 && memcmp(text, "\"\"\"", 3) == 0 &&
+           (len < 6 || memcmp(text + len - 3, "\"\"\"", 3) != 0);
+}
+
 static unsigned char on_enter(EditLine *el, wint_t key)
 {
     const LineInfoW *l = el_wline(el);
+    if (begins_quoted(l)) {
+        const bool is_open = l->lastchar - l->buffer < 6 || wcsncmp(l->lastchar - 3, L"\"\"\"", 3) != 0;
+        to_end(el);
+        if (is_open) return on_newline(el, key);
+        el_wpush(el, KEY_TAKE);
+        return CC_NORM;
+    }
     const bool goes_on = l->lastchar > l->buffer && l->lastchar[-1] == L'\\';
     to_end(el);
     if (goes_on) {

@@ -20,6 +20,9 @@ void tool_edit_close(tool_edit *e);
 
 /* Appends a text to the history of this process. */
 void tool_edit_remember(tool_edit *e, const char *text, size_t len);
+/* Whether a text that begins with three quotation marks has not ended with three more: its next line belongs to it. */
+bool tool_edit_is_open(const char *text, size_t len);
+
 /* Appends one text, without the last line end, to *ret; *ret_ended: the input has ended instead (Ctrl-D). BT_ECANCEL:
  * tool_stop is set; *ret has grown if something stood in the line. BT_EFORMAT: not UTF-8. BT_ELIMIT, BT_ENOMEM. */
 bt_err tool_edit_read(tool_edit *e, bt_buf *ret, bool *ret_ended, bt_fault *fault);

@@ -77,26 +77,53 @@ static void drop_nuls(bt_buf *text)
     text->len = n;
 }
 
-bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault)
+/* Asks with the messages as they are, whose last is the question. stays: an answer joined them. */
+static bt_err ask_for_answer(tool_talk *t, bool *ret_stays, bt_fault *fault)
 {
     tool_answer a = {0};
     const tool_ask ask = {
         .url = t->url, .path = "/v1/chat/completions",      .api_key = t->api_key, .request = t->request,
         .echo = true,  .shows_thoughts = t->prints_figures, .stop = &tool_stop};
-    bt_err e = add(t, "user", text, len, NULL, fault);
-    if (e < 0) return e;
-    e = tool_ask_send(&a, &ask, fault);
+    bt_err e = tool_ask_send(&a, &ask, fault);
     const bool is_stopped = e == BT_ECANCEL;
-    const bool stays = e == BT_OK || (is_stopped && a.text.len > 0);
+    *ret_stays = e == BT_OK || (is_stopped && a.text.len > 0);
     putchar('\n');
     if (bt_opt_flush() != 0 && e == BT_OK) e = bt_fail(fault, BT_EIO, "cannot write to stdout");
     drop_nuls(&a.text); /* a gateway takes none back */
     drop_nuls(&a.thoughts);
-    if (stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, &a.thoughts, fault) < 0) e = BT_ENOMEM;
-    if (!stays || e == BT_ENOMEM) drop_last(t);
+    if (*ret_stays && add(t, "assistant", bt_buf_text(&a.text), a.text.len, &a.thoughts, fault) < 0) {
+        *ret_stays = false;
+        e = BT_ENOMEM;
+    }
     if ((e == BT_OK || is_stopped) && t->prints_figures) tool_answer_print_figures(&a);
-    if (is_stopped) bt_fail(fault, BT_ECANCEL, stays ? "stopped" : "stopped; the question is taken back");
     tool_answer_done(&a);
+    return e;
+}
+
+bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault)
+{
+    bool stays = false;
+    bt_err e = add(t, "user", text, len, NULL, fault);
+    if (e < 0) return e;
+    e = ask_for_answer(t, &stays, fault);
+    if (!stays) drop_last(t);
+    if (e == BT_ECANCEL) bt_fail(fault, e, stays ? "stopped" : "stopped; the question is taken back");
+    return e;
+}
+
+bt_err tool_talk_again(tool_talk *t, bt_fault *fault)
+{
+    bool stays = false;
+    const size_t n = json_array_size(t->messages);
+    json_t *old = n > 0 ? json_array_get(t->messages, n - 1) : NULL;
+    if (!old || strcmp(role_of(old), "assistant") != 0)
+        return bt_fail(fault, BT_EARG, "there is no answer yet");
+    json_incref(old);
+    drop_last(t);
+    const bt_err e = ask_for_answer(t, &stays, fault);
+    if (!stays && json_array_append(t->messages, old) < 0) tool_talk_clear(t); /* out of memory */
+    json_decref(old);
+    if (e == BT_ECANCEL) bt_fail(fault, e, stays ? "stopped" : "stopped; the old answer stays");
     return e;
 }
 
@@ -146,25 +173,52 @@ bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault)
     return bt_fail(fault, BT_EIO, "not saved: '%.150s' cannot be written", full);
 }
 
-bt_err tool_talk_model(char *ret, size_t cap, const char *url, const char *api_key, bt_fault *fault)
+bt_err tool_talk_list(tool_talk_models *ret, const tool_talk *t, bt_fault *fault)
 {
     bt_buf body;
     long status = 0;
+    size_t i;
+    const json_t *model;
+    const char *set = json_string_value(json_object_get(t->request, "model"));
     bt_buf_init(&body, 1 << 20);
     bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
-    bt_err e = tool_http_get(&status, &body, url, "/v1/models", api_key, &tool_stop, fault);
+    bt_err e = tool_http_get(&status, &body, t->url, "/v1/models", t->api_key, &tool_stop, fault);
     bt_wait_end();
     json_t *root = e == BT_OK ? json_loadb(bt_buf_text(&body), body.len, 0, NULL) : NULL;
-    const char *id =
-        json_string_value(json_object_get(json_array_get(json_object_get(root, "data"), 0), "id"));
-    if (e == BT_OK && id) {
-        snprintf(ret, cap, "%s", id);
-    } else if (e == BT_OK) {
+    ret->count = ret->used = 0;
+    json_array_foreach(json_object_get(root, "data"), i, model) {
+        const char *id = json_string_value(json_object_get(model, "id"));
+        if (!id || strlen(id) >= TOOL_TALK_MODEL_BYTES || ret->count == TOOL_TALK_MAX_MODELS) continue;
+        if (set && strcmp(id, set) == 0) ret->used = ret->count;
+        snprintf(ret->id[ret->count++], TOOL_TALK_MODEL_BYTES, "%s", id);
+    }
+    if (e == BT_OK && ret->count == 0) {
         char text[sizeof fault->text];
         tool_http_error_text(text, sizeof text, status, &body);
         e = bt_fail(fault, BT_EIO, "%s", text);
     }
     json_decref(root);
     bt_buf_done(&body);
+    return e;
+}
+
+bt_err tool_talk_set_model(tool_talk *t, const char *id, bt_fault *fault)
+{
+    char names[sizeof fault->text] = "";
+    size_t len = 0;
+    tool_talk_models *all = malloc(sizeof *all);
+    if (!all) return bt_fail(fault, BT_ENOMEM, "out of memory for the models' names");
+    bt_err e = tool_talk_list(all, t, fault);
+    bool is_there = false;
+    for (size_t i = 0; e == BT_OK && i < all->count; i++) {
+        is_there |= strcmp(all->id[i], id) == 0;
+        if (len < sizeof names)
+            len += (size_t)snprintf(names + len, sizeof names - len, "%s'%s'", i ? ", " : "", all->id[i]);
+    }
+    free(all);
+    if (e == BT_OK && !is_there)
+        return bt_fail(fault, BT_EARG, "there is no model '%.60s' here, but %.160s", id, names);
+    if (e == BT_OK && json_object_set_new(t->request, "model", json_string(id)) < 0)
+        e = bt_fail(fault, BT_ENOMEM, "out of memory for the model's name");
     return e;
 }

@@ -23,6 +23,10 @@ void tool_talk_close(tool_talk *t); /* NULL is fine */
  * come the text leaves it too. Any other failure leaves the conversation as it was. BT_EARG: not UTF-8. */
 bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault);
 
+/* The last question once more: its new answer, drawn anew, takes the old one's place. BT_EARG: nothing was answered
+ * yet. Other errors are those of tool_talk_say, and the old answer stays. */
+bt_err tool_talk_again(tool_talk *t, bt_fault *fault);
+
 /* Forgets all but the system message. */
 void tool_talk_clear(tool_talk *t);
 /* NULL: none. Lives until the next change. */
@@ -33,7 +37,15 @@ bt_err tool_talk_set_system(tool_talk *t, const char *text, bt_fault *fault);
  * BT_EIO: it exists, or cannot be written. */
 bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault);
 
-/* The id of the model that a gateway serves, as GET /v1/models says. BT_EIO: nobody answers, or the answer names no
- * model. */
-bt_err tool_talk_model(char *ret, size_t cap, const char *url, const char *api_key, bt_fault *fault);
+/* The ids of the models that the gateway serves, as GET /v1/models says. used: the one that answers, which was set, or
+ * else is the first. BT_EIO: nobody answers, or the answer names no model. */
+enum { TOOL_TALK_MAX_MODELS = 256, TOOL_TALK_MODEL_BYTES = 256 };
+typedef struct tool_talk_models {
+    size_t count, used;
+    char id[TOOL_TALK_MAX_MODELS][TOOL_TALK_MODEL_BYTES];
+} tool_talk_models;
+bt_err tool_talk_list(tool_talk_models *ret, const tool_talk *t, bt_fault *fault);
+/* From the next turn on; the conversation goes on. BT_EARG: none of that name is served; the fault names those that
+ * are. */
+bt_err tool_talk_set_model(tool_talk *t, const char *id, bt_fault *fault);
 #endif

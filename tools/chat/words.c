@@ -44,6 +44,28 @@ static bt_err do_save(call *c, bt_fault *fault)
     return e;
 }
 
+static bt_err do_model(call *c, bt_fault *fault)
+{
+    if (*c->argument) return tool_talk_set_model(c->talk, c->argument, fault);
+    tool_talk_models *all = malloc(sizeof *all);
+    if (!all) return bt_fail(fault, BT_ENOMEM, "out of memory for the models' names");
+    const bt_err e = tool_talk_list(all, c->talk, fault);
+    for (size_t i = 0; e == BT_OK && i < all->count; i++) {
+        fputs(i == all->used ? "* " : "  ", c->out);
+        tool_show(c->out, all->id[i], strlen(all->id[i]));
+        fputc('\n', c->out);
+    }
+    free(all);
+    return e;
+}
+
+static bt_err do_regenerate(call *c, bt_fault *fault)
+{
+    (void)fault;
+    c->next = TOOL_WORDS_AGAIN;
+    return BT_OK;
+}
+
 static bt_err do_exit(call *c, bt_fault *fault)
 {
     (void)fault;
@@ -59,6 +81,8 @@ static const struct word {
     {"help", NULL, "this list", do_help},
     {"clear", NULL, "forget the conversation; the system message stays", do_clear},
     {"system", "[TEXT]", "set the system message, '-' for none; without TEXT: show it", do_system},
+    {"model", "[NAME]", "take another of the gateway's models; without NAME: list them", do_model},
+    {"regenerate", NULL, "answer the last question again, in the old answer's place", do_regenerate},
     {"save", "FILE", "write the conversation to a new file", do_save},
     {"exit", NULL, "leave", do_exit},
 };
@@ -73,7 +97,8 @@ static bt_err do_help(call *c, bt_fault *fault)
         fprintf(c->out, "  %-16s %s\n", name, words[i].help);
     }
     fputs("  //text           a message that begins with a slash\n"
-          "A backslash at the end of a line goes on in the next line.\n",
+          "A backslash at the end of a line goes on in the next line.\n"
+          "\"\"\" begins a message of several lines, which \"\"\" at the end of one ends.\n",
           c->out);
     if (c->has_editor)
         fputs("So does Alt-Enter. A paste is one message, whatever its lines.\n"

@@ -6,9 +6,10 @@
 
 /* Lines that begin with a slash: commands to the chat itself. One table has all commands; /help prints it. */
 typedef enum tool_words_next {
-    TOOL_WORDS_SEND, /* it is a message */
-    TOOL_WORDS_DONE, /* it was a command */
-    TOOL_WORDS_LEAVE /* the command was /exit */
+    TOOL_WORDS_SEND,  /* it is a message */
+    TOOL_WORDS_DONE,  /* it was a command */
+    TOOL_WORDS_AGAIN, /* the command was /regenerate */
+    TOOL_WORDS_LEAVE  /* the command was /exit */
 } tool_words_next;
 
 /* Looks at a typed line, and carries a command out; its output goes to `out`. *ret_text: where in `text` the message

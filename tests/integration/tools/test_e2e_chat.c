@@ -218,6 +218,111 @@ static void lines_are_edited_and_go_on_after_a_backslash_or_alt_enter(void **sta
     finish();
 }
 
+static void marks_at_both_ends_make_a_message_of_several_lines(void **state)
+{
+    static const char *const terms[] = {"xterm", "dumb"};
+    (void)state;
+    start(spawn_tiny_model(1));
+    for (size_t i = 0; i < 2; i++) {
+        start_chat_as(terms[i], (const char *const[]){NULL});
+        type("\"\"\"\r/clear\r say \"\"\" it\\\r\rthree\r");
+        type("\"\"\"\r");
+        expect("hand-off");
+        expect_prompt();
+        expect_saved("## user\n\n/clear\n say \"\"\" it\\\n\nthree\n\n## assistant");
+        type("/clear\r");
+        expect("forgotten");
+        expect_prompt();
+        type("\"\"\"one line\"\"\"\r");
+        expect("hand-off");
+        expect_prompt();
+        expect_saved("## user\n\none line\n\n## assistant");
+        type("\"\"\"\"\"\"\r"); /* nothing to send */
+        expect_prompt();
+        type("\"\"\"not\rthis\003");
+        expect("(Ctrl-C again");
+        expect_prompt();
+        leave("/exit\r", 0);
+    }
+    assert_true(cluster_stop(&up));
+}
+
+static size_t count_of(const char *text, const char *words)
+{
+    size_t n = 0;
+    for (; (text = strstr(text, words)); text += strlen(words)) n++;
+    return n;
+}
+
+static void a_regenerated_answer_takes_the_old_ones_place(void **state)
+{
+    (void)state;
+    start(spawn_tiny_model(1));
+    START_CHAT("--temp", "1", NULL);
+    type("/regenerate\r");
+    expect("there is no answer yet");
+    expect_prompt();
+    ask("first");
+    ask("second");
+    char *before = saved();
+    type("/regenerate\r");
+    expect("hand-off");
+    expect_prompt();
+    char *after = saved();
+    assert_string_not_equal(before, after);
+    const char *at = strstr(before, "## user\n\nsecond\n\n## assistant");
+    assert_non_null(at);
+    assert_memory_equal(before, after, (size_t)(at - before)); /* all that came before stays */
+    assert_int_equal(count_of(after, "## assistant"), 2);
+    assert_int_equal(count_of(after, "## user"), 2);
+    free(before);
+    free(after);
+    finish();
+}
+
+static void an_answer_that_cannot_be_made_again_stays(void **state)
+{
+    (void)state;
+    start(spawn_tiny_model(1));
+    START_CHAT(NULL);
+    ask("first");
+    char *before = saved();
+    assert_true(cluster_end(up.up, spawn_patience(20000)));
+    type("/regenerate\r");
+    expect("no answer from");
+    expect_prompt();
+    char *after = saved();
+    assert_string_equal(before, after);
+    free(before);
+    free(after);
+    leave("/exit\r", 0);
+}
+
+static void another_name_of_the_model_is_taken_and_an_unknown_one_refused(void **state)
+{
+    (void)state;
+    if (!CLUSTER(&up, spawn_tiny_model(1), "--engine", "host", "--threads", "1", "--alias", "mine"))
+        fail_msg("no cluster");
+    START_CHAT(NULL);
+    assert_non_null(strstr(spawn_out(chat), "Talking to mine."));
+    type("/model\r");
+    expect("* mine");
+    expect("  tiny-1-1024");
+    expect_prompt();
+    type("/model tiny-1-1024\r");
+    expect_prompt();
+    type("/model\r");
+    expect("  mine");
+    expect("* tiny-1-1024");
+    expect_prompt();
+    ask("first");
+    type("/model other\r");
+    expect("there is no model 'other' here, but 'mine', 'tiny-1-1024'");
+    expect_prompt();
+    ask("second"); /* by the one that was set before */
+    finish();
+}
+
 static void what_is_typed_during_an_answer_waits_uncut(void **state)
 {
     (void)state;
@@ -542,6 +647,10 @@ int main(void)
         TEST(a_message_that_fails_is_taken_back_and_the_chat_goes_on),
         TEST(a_paste_over_the_limit_is_refused_and_the_chat_goes_on),
         TEST(lines_are_edited_and_go_on_after_a_backslash_or_alt_enter),
+        TEST(marks_at_both_ends_make_a_message_of_several_lines),
+        TEST(a_regenerated_answer_takes_the_old_ones_place),
+        TEST(an_answer_that_cannot_be_made_again_stays),
+        TEST(another_name_of_the_model_is_taken_and_an_unknown_one_refused),
         TEST(what_is_typed_during_an_answer_waits_uncut),
         TEST(ctrl_c_stops_an_answer_and_keeps_the_chat),
         TEST(ctrl_c_before_the_first_token_takes_the_question_back),

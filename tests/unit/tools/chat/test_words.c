@@ -98,10 +98,13 @@ static void help_names_every_command_and_how_to_leave(void **state)
 {
     (void)state;
     expect_done("/help", TOOL_WORDS_DONE);
-    static const char *const named[] = {"/help",  "/clear", "/system [TEXT]", "/save FILE", "/exit",
-                                        "//text", "Ctrl-C", "Ctrl-D",         "backslash",  "Alt-Enter"};
+    static const char *const named[] = {
+        "/help", "/clear", "/system [TEXT]", "/model [NAME]", "/regenerate", "\"\"\"",   "/save FILE",
+        "/exit", "//text", "Ctrl-C",         "Ctrl-D",        "backslash",   "Alt-Enter"};
     for (size_t i = 0; i < sizeof named / sizeof *named; i++)
         if (!strstr(said, named[i])) fail_msg("%s is not in: %s", named[i], said);
+    expect_done("/regenerate", TOOL_WORDS_AGAIN);
+    expect_refused("/regenerate it", "/regenerate takes no words");
     expect_done("/exit", TOOL_WORDS_LEAVE);
     expect_done("/exit\r", TOOL_WORDS_LEAVE);
     expect_done("/exit  ", TOOL_WORDS_LEAVE);
