@@ -290,32 +290,44 @@ static void open_tokens(uint64_t *bits, const bt_trie *t, int32_t id)
     for (id = t->same[first]; id >= 0; id = t->same[id]) open_token(bits, id);
 }
 
+/* Notes that a local walk is at node i with the set; false where it may stop. */
+static bool note(bt_mask *m, local *l, uint32_t i, uint32_t set)
+{
+    const uint32_t below = m->t->node[i].skip - i;
+    if (l->deepest < m->deep[set]) l->deepest = m->deep[set];
+    if (!m->may_end[set] || below == 1) return true;
+    if (!grow(m, &l->exit, &l->exit_cap, l->exits, sizeof *l->exit)) return false;
+    l->exit[l->exits++] = i;
+    l->below += below;
+    return !l->is_short || l->below <= m->t->nodes / 2;
+}
+
 /* Opens what the set reads below a node. With l, notes the nodes at which it may end. */
 static void walk(uint64_t *bits, bt_mask *m, uint32_t node, uint32_t set, local *l)
 {
     const bt_trie *t = m->t;
-    const uint32_t end = t->skip[node], classes = m->p->classes;
-    m->path[t->depth[node]] = set;
+    const bt_trie_node *nodes = t->node;
+    const uint8_t *class_of = m->p->class_of;
+    const uint32_t *row = m->row, end = nodes[node].skip, classes = m->p->classes;
+    uint32_t *path = m->path;
+    path[nodes[node].depth] = set;
     for (uint32_t i = node + 1; i < end;) {
-        const uint32_t from = m->path[t->depth[i] - 1], class = m->p->class_of[t->byte[i]];
-        uint32_t to = m->row[(size_t)from * classes + class];
-        if (to == UNKNOWN) to = step(m, from, class);
-        if (to == CLOSED) {
+        const bt_trie_node at = nodes[i];
+        const uint32_t from = path[at.depth - 1], class = class_of[at.byte];
+        uint32_t to = row[(size_t)from * classes + class];
+        if (to == UNKNOWN) {
+            to = step(m, from, class);
             if (m->is_full || m->no_memory) return;
-            i = t->skip[i];
+            row = m->row; /* which may have moved */
+        }
+        if (to == CLOSED) {
+            i = at.skip;
             continue;
         }
-        m->path[t->depth[i]] = to;
-        if (t->token[i] >= 0) open_tokens(bits, t, t->token[i]);
-        if (l) {
-            if (l->deepest < m->deep[to]) l->deepest = m->deep[to];
-            if (m->may_end[to] && t->skip[i] > i + 1) {
-                if (!grow(m, &l->exit, &l->exit_cap, l->exits, sizeof *l->exit)) return;
-                l->exit[l->exits++] = i;
-                l->below += t->skip[i] - i;
-                if (l->is_short && l->below > t->nodes / 2) return;
-            }
-        }
+        path[at.depth] = to;
+        if (at.token >= BT_TRIE_SAME) open_tokens(bits, t, at.token);
+        else if (at.token >= 0) open_token(bits, at.token);
+        if (l && !note(m, l, i, to)) return;
         i++;
     }
 }
@@ -357,23 +369,30 @@ static const local *local_of(bt_mask *m, uint32_t state, bool may_be_short)
 static bool count_nodes(counted *c, bt_mask *m, uint32_t set, uint32_t *tokens)
 {
     const bt_trie *t = m->t;
-    const uint32_t classes = m->p->classes;
-    m->path[0] = set;
+    const bt_trie_node *nodes = t->node;
+    const uint8_t *class_of = m->p->class_of;
+    const uint32_t *row = m->row, end = (uint32_t)t->nodes, classes = m->p->classes;
+    uint32_t *path = m->path;
+    path[0] = set;
     c->times[0] = m->times[set];
-    for (uint32_t i = 1; i < t->nodes;) {
-        const uint32_t from = m->path[t->depth[i] - 1], class = m->p->class_of[t->byte[i]];
-        uint32_t to = m->row[(size_t)from * classes + class];
-        if (to == UNKNOWN) to = step(m, from, class);
-        if (to == CLOSED) {
+    for (uint32_t i = 1; i < end;) {
+        const bt_trie_node at = nodes[i];
+        const uint32_t from = path[at.depth - 1], class = class_of[at.byte];
+        uint32_t to = row[(size_t)from * classes + class];
+        if (to == UNKNOWN) {
+            to = step(m, from, class);
             if (m->is_full || m->no_memory) return false;
-            i = t->skip[i];
+            row = m->row; /* which may have moved */
+        }
+        if (to == CLOSED) {
+            i = at.skip;
             continue;
         }
-        m->path[t->depth[i]] = to;
+        path[at.depth] = to;
         c->times[i] = m->times[to];
         const uint16_t times = c->times[i] & MIXED;
         if (times == 0 || times == MIXED) return false;
-        for (int32_t id = t->token[i] < 0 ? -1 : t->token[i] & (BT_TRIE_SAME - 1); id >= 0; id = t->same[id])
+        for (int32_t id = at.token < 0 ? -1 : at.token & (BT_TRIE_SAME - 1); id >= 0; id = t->same[id])
             tokens[times]++;
         if (c->most < times) c->most = times;
         if (c->deepest < m->deep[to]) c->deepest = m->deep[to];
@@ -393,7 +412,8 @@ static bool sort_tokens(counted *c, bt_mask *m, const uint32_t *tokens)
     if (!c->upto || !c->token || !c->bits) return false;
     for (uint32_t i = 1; i <= c->most; i++) c->upto[i + 1] = c->upto[i] + tokens[i]; /* where i begins, yet */
     for (uint32_t i = 1; i < t->nodes; i++)
-        for (int32_t id = c->times[i] == 0 || t->token[i] < 0 ? -1 : t->token[i] & (BT_TRIE_SAME - 1);
+        for (int32_t id = c->times[i] == 0 || t->node[i].token < 0 ? -1
+                                                                   : t->node[i].token & (BT_TRIE_SAME - 1);
              id >= 0; id = t->same[id]) {
             c->token[c->upto[c->times[i] & MIXED]++] = id;
             open_token(c->bits, id);
@@ -444,13 +464,13 @@ static const edges *edges_of(counted *c, bt_mask *m, uint32_t class)
     if (e->is_known) return e;
     e->count = 0;
     for (uint32_t i = 0; i < t->nodes;) {
-        m->path[t->depth[i]] = c->times[i];
-        const uint16_t above = i > 0 ? (uint16_t)m->path[t->depth[i] - 1] : 0;
-        if (above & MAY_END && m->p->class_of[t->byte[i]] == class) {
+        m->path[t->node[i].depth] = c->times[i];
+        const uint16_t above = i > 0 ? (uint16_t)m->path[t->node[i].depth - 1] : 0;
+        if (above & MAY_END && m->p->class_of[t->node[i].byte] == class) {
             if (!grow(m, &e->edge, &e->cap, e->count, sizeof *e->edge)) return NULL;
             e->edge[e->count++] = (struct edge){i, above & MIXED};
         }
-        i = c->times[i] ? i + 1 : t->skip[i];
+        i = c->times[i] ? i + 1 : t->node[i].skip;
     }
     e->is_known = true;
     return e;
@@ -492,9 +512,9 @@ static bool open_counted(uint64_t *bits, bt_mask *m, member at, const bt_program
         for (size_t i = 0; e && i < e->count && !m->is_full && !m->no_memory; i++) {
             const struct edge *one = &e->edge[i];
             if (one->times < least || one->times > most) continue;
-            below += m->t->skip[one->node] - one->node;
+            below += m->t->node[one->node].skip - one->node;
             if (below > m->t->nodes) return false; /* a walk of the whole is shorter */
-            if (m->t->token[one->node] >= 0) open_tokens(bits, m->t, m->t->token[one->node]);
+            if (m->t->node[one->node].token >= 0) open_tokens(bits, m->t, m->t->node[one->node].token);
             walk(bits, m, one->node, to, NULL);
         }
     }

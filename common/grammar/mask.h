@@ -7,17 +7,20 @@
 /* The texts of a vocabulary as one tree of bytes, made once and never changed; any number of threads may read it.
  *
  * Nodes are in the order of a walk that visits a node before its children: node 0 is the empty text, and the nodes
- * below node i are i + 1 .. skip[i] - 1. */
+ * below node i are i + 1 .. skip - 1 of it. */
+typedef struct bt_trie_node {
+    uint32_t skip;
+    int32_t token;  /* the lowest id with the node's text, + BT_TRIE_SAME where it has others; -1: none */
+    uint16_t depth; /* the text's length */
+    uint8_t byte;   /* its last one */
+} bt_trie_node;
 typedef struct bt_trie {
     size_t tokens, nodes, ends;
-    uint8_t *byte;    /* [nodes] the last byte of the node's text */
-    uint16_t *depth;  /* [nodes] its length */
-    uint32_t *skip;   /* [nodes] */
-    int32_t *token;   /* [nodes] the lowest id with that text, + BT_TRIE_SAME where it has others; -1: none */
-    int32_t *same;    /* [tokens] the next id with the text of this one, or -1 */
-    int32_t *end;     /* [ends] ids that end an answer */
-    uint32_t longest; /* bytes of the longest text */
-    size_t bytes;     /* of memory */
+    bt_trie_node *node; /* [nodes] */
+    int32_t *same;      /* [tokens] the next id with the text of this one, or -1 */
+    int32_t *end;       /* [ends] ids that end an answer */
+    uint32_t longest;   /* bytes of the longest text */
+    size_t bytes;       /* of memory */
 } bt_trie;
 
 typedef enum bt_trie_kind {

@@ -56,33 +56,29 @@ static bt_err fill(bt_trie *t, const item *list, size_t n, bt_fault *f)
     for (size_t i = 0; i < n; i++) nodes += list[i].len - (i > 0 ? same_bytes(&list[i - 1], &list[i]) : 0);
     if (nodes > BT_TRIE_NODES)
         return bt_fail(f, BT_ELIMIT, "a vocabulary of %zu nodes (%d is the limit)", nodes, BT_TRIE_NODES);
-    t->byte = calloc(nodes, sizeof *t->byte);
-    t->depth = calloc(nodes, sizeof *t->depth);
-    t->skip = calloc(nodes, sizeof *t->skip);
-    t->token = malloc(nodes * sizeof *t->token);
-    if (!t->byte || !t->depth || !t->skip || !t->token) return bt_fail(f, BT_ENOMEM, "%zu nodes", nodes);
-    memset(t->token, 0xff, nodes * sizeof *t->token);
+    t->node = malloc(nodes * sizeof *t->node);
+    if (!t->node) return bt_fail(f, BT_ENOMEM, "%zu nodes", nodes);
+    t->node[0] = (bt_trie_node){.token = -1};
     t->nodes = 1;
     for (size_t i = 0; i < n; i++) {
         const size_t same = i > 0 ? same_bytes(&list[i - 1], &list[i]) : 0;
-        for (; depth > same; depth--) t->skip[path[depth]] = (uint32_t)t->nodes;
+        for (; depth > same; depth--) t->node[path[depth]].skip = (uint32_t)t->nodes;
         for (; depth < list[i].len; t->nodes++) {
-            t->byte[t->nodes] = (uint8_t)list[i].ptr[depth];
+            t->node[t->nodes] = (bt_trie_node){.token = -1, .depth = (uint16_t)(depth + 1),
+                                               .byte = (uint8_t)list[i].ptr[depth]};
             path[++depth] = (uint32_t)t->nodes;
-            t->depth[t->nodes] = (uint16_t)depth;
         }
-        const uint32_t node = path[depth];
-        if (t->token[node] < 0) {
-            t->token[node] = list[i].id;
+        bt_trie_node *node = &t->node[path[depth]];
+        if (node->token < 0) {
+            node->token = list[i].id;
         } else {
-            t->token[node] |= BT_TRIE_SAME;
+            node->token |= BT_TRIE_SAME;
             t->same[list[i - 1].id] = list[i].id;
         }
     }
-    for (; depth > 0; depth--) t->skip[path[depth]] = (uint32_t)nodes;
-    t->skip[0] = (uint32_t)nodes;
-    t->bytes = sizeof *t + nodes * (sizeof *t->byte + sizeof *t->depth + sizeof *t->skip + sizeof *t->token) +
-               t->tokens * (sizeof *t->same + sizeof *t->end);
+    for (; depth > 0; depth--) t->node[path[depth]].skip = (uint32_t)nodes;
+    t->node[0].skip = (uint32_t)nodes;
+    t->bytes = sizeof *t + nodes * sizeof *t->node + t->tokens * (sizeof *t->same + sizeof *t->end);
     return BT_OK;
 }
 
@@ -119,10 +115,7 @@ bt_err bt_trie_new(bt_trie **ret, const bt_trie_source *source, bt_fault *fault)
 void bt_trie_free(bt_trie *t)
 {
     if (!t) return;
-    free(t->byte);
-    free(t->depth);
-    free(t->skip);
-    free(t->token);
+    free(t->node);
     free(t->same);
     free(t->end);
     free(t);

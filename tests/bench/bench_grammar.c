@@ -105,9 +105,9 @@ static bool is_open(const vocabulary *v, int32_t id) { return v->bits[id / 64] >
 static int32_t closer(const vocabulary *v, char byte)
 {
     const bt_trie *t = v->trie;
-    for (uint32_t i = 1; i < t->nodes; i = t->skip[i])
-        if (t->byte[i] == (uint8_t)byte) {
-            const int32_t id = t->token[i] < 0 ? -1 : t->token[i] % BT_TRIE_SAME;
+    for (uint32_t i = 1; i < t->nodes; i = t->node[i].skip)
+        if (t->node[i].byte == (uint8_t)byte) {
+            const int32_t id = t->node[i].token < 0 ? -1 : t->node[i].token % BT_TRIE_SAME;
             return id >= 0 && is_open(v, id) ? id : -1;
         }
     return -1;
