@@ -135,6 +135,12 @@ static void choose(const tool_search *s, size_t first, const tool_search_try **h
     }
 }
 
+/* The cost of a mixture of the two whose loss is the bound, were saving and loss alike in all layers. */
+static double cost_at_bound(const tool_search *s, const tool_search_try *high, const tool_search_try *low)
+{
+    return high->cost - (high->cost - low->cost) * (s->bound - high->loss) / (low->loss - high->loss);
+}
+
 typedef struct unit { /* a layer, or the head */
     uint32_t at;
     double gain, kl;
@@ -224,6 +230,7 @@ bt_err tool_search_run(tool_search *s, bt_fault *fault)
     if (e < 0) return e;
     if (!s->best) return none_keeps(s, fault);
     for (size_t i = 0; i < 2; i++) choose(s, i * PER_STREAM, &high[i], &low[i]);
-    const size_t stream = !low[0] || (low[1] && gain_of(high[1], low[1]) > gain_of(high[0], low[0]));
+    const size_t stream =
+        !low[0] || (low[1] && is_less(cost_at_bound(s, high[1], low[1]), cost_at_bound(s, high[0], low[0])));
     return low[stream] ? mixtures(s, high[stream], low[stream], fault) : BT_OK;
 }

@@ -15,6 +15,7 @@ typedef struct world {
     double rotated_harm;     /* what all of 8 bits lose */
     bool no_int4, no_int16, fails;
     double palette_harm; /* palettes cost 6 bits and harm so many times as 4 bits do; 0: they are as 8 bits */
+    bool rotated_palettes_do; /* palettes of a rotated stream harm nothing */
     size_t measured;
     tool_search_try tries[TOOL_SEARCH_MAX_TRIES];
     tool_search s;
@@ -35,7 +36,7 @@ static bt_err measure(void *ud, tool_search_try *t, bt_fault *fault)
         const bool is_palette = w->palette_harm > 0 && own->palette_bits;
         t->cost += (is_palette ? 6 : own->weight_bits) * (l == LAYERS ? 5 : 1);
         if (own->weight_bits == 4) loss += w->harm[l] * (r.r1 ? 2 : 1);
-        if (is_palette) loss += w->harm[l] * w->palette_harm;
+        if (is_palette && !(r.r1 && w->rotated_palettes_do)) loss += w->harm[l] * w->palette_harm;
         if (own->input_bits[0] == 8) loss += 0.0001;
     }
     t->bytes = (uint64_t)t->cost;
@@ -94,6 +95,25 @@ static void layers_get_what_saves_most_for_its_loss_not_what_is_cheapest(void **
         assert_int_equal(r.part[0].palette_bits, i == 0 ? 0 : 6);
         free(w);
     }
+}
+
+/* Without rotation 4 bits save more for their loss, from a recipe that costs more than rotated palettes do.
+ */
+static void the_stream_is_taken_whose_mixture_will_be_cheaper_at_the_bound(void **state)
+{
+    (void)state;
+    world *w = begin(0.01);
+    bt_recipe r;
+    w->palette_harm = 0.9;
+    w->rotated_palettes_do = true;
+    assert_int_equal(tool_search_run(&w->s, NULL), BT_OK);
+    assert_int_equal(bt_recipe_parse(&r, w->s.best->recipe, NULL), BT_OK);
+    assert_true(r.r1);
+    assert_int_equal(r.parts, 1);
+    assert_int_equal(r.usual.palette_bits, 6);
+    assert_int_equal(r.part[0].group, 32);
+    assert_true(w->s.best->cost < 6 * (LAYERS + 5)); /* palettes in all layers and the head */
+    free(w);
 }
 
 static void equal_measurements_give_an_equal_recipe_and_a_looser_bound_no_dearer_one(void **state)
@@ -205,6 +225,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_with_the_most_gain_for_their_loss_get_4_bits_until_the_bound),
         cmocka_unit_test(layers_get_what_saves_most_for_its_loss_not_what_is_cheapest),
+        cmocka_unit_test(the_stream_is_taken_whose_mixture_will_be_cheaper_at_the_bound),
         cmocka_unit_test(equal_measurements_give_an_equal_recipe_and_a_looser_bound_no_dearer_one),
         cmocka_unit_test(where_bytes_are_equal_fewer_bits_of_inputs_are_taken),
         cmocka_unit_test(what_the_device_cannot_run_is_told_and_not_taken),
