@@ -93,6 +93,15 @@ static void head_wise(builder *b, bt_op_kind kind, bt_weight weight, uint32_t t,
     op(b, kind, weight, t, BT_GRAPH_NO_TENSOR, t)->heads = heads;
 }
 
+/* The norms of q and k, by head or by row. */
+static void qk_norms(builder *b, uint32_t q, uint32_t k)
+{
+    const bt_hparams *hp = &b->g->hp;
+    const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
+    head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_Q_NORM, q, by_row ? 1 : hp->heads);
+    head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_K_NORM, k, by_row ? 1 : hp->kv_heads);
+}
+
 static void rotate(builder *b, bt_rotation by, uint32_t t, uint32_t blocks)
 {
     head_wise(b, BT_OP_ROTATE, BT_WEIGHT_NONE, t, blocks);
@@ -178,21 +187,19 @@ static uint32_t feed_forward(builder *b, uint32_t f, const bt_graph_options *opt
 static void layer(builder *b, uint32_t x, const bt_graph_options *opt)
 {
     const bt_hparams *hp = &b->g->hp;
-    const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
+    const bool is_turned = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_TURNED;
     const uint32_t q_width = hp->heads * hp->head_dim, kv_width = hp->kv_heads * hp->head_dim;
 
     const uint32_t n = block_begin(b, "n", BT_WEIGHT_ATTN_NORM, x);
     const uint32_t q = linear(b, "q", BT_WEIGHT_Q, n, q_width);
     const uint32_t k = linear(b, "k", BT_WEIGHT_K, n, kv_width);
     const uint32_t v = linear(b, "v", BT_WEIGHT_V, n, kv_width);
-    if (hp->qk_norm) {
-        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_Q_NORM, q, by_row ? 1 : hp->heads);
-        head_wise(b, BT_OP_QK_NORM, BT_WEIGHT_K_NORM, k, by_row ? 1 : hp->kv_heads);
-    }
+    if (hp->qk_norm && !is_turned) qk_norms(b, q, k);
     if (bt_arch_rotates(hp->arch, b->layer)) {
         head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, q, hp->heads);
         head_wise(b, BT_OP_ROPE, BT_WEIGHT_NONE, k, hp->kv_heads);
     }
+    if (is_turned) qk_norms(b, q, k);
     const uint32_t kv = tensor(b, "kv", BT_TENSOR_KV, ROWS_CTX, 2 * kv_width);
     op(b, BT_OP_KV_STORE, BT_WEIGHT_NONE, k, v, kv);
     const uint32_t a = attention(b, q, kv);

@@ -14,7 +14,8 @@
  *   unrotated    every so many layers, the last of them has no rotary embedding; 0: all have it
  *   biases       of q, k and v: MAYBE all three, ALWAYS, or NEVER; ALL: every matrix of a layer has one, of
  *                experts each, and the router
- *   qk_norm      q and k behind their matrices: NONE, an RMS norm of each head (HEADS) or of the whole row (ROWS)
+ *   qk_norm      q and k behind their matrices: NONE, an RMS norm of each head (HEADS) or of the whole row (ROWS);
+ *                TURNED: of each head, behind the rotary embedding
  *   norm         RMS; MEAN: by mean and variance, with a bias behind each weight
  *   norms        of the two blocks of a layer, x + block: BEFORE, block(norm(x)); AFTER, norm(block(x)); BOTH
  *   second       the name of the second block's norm; where it has two, of that before it
@@ -60,7 +61,9 @@
   ARCH(GEMMA,      gemma,      HALVES,   ROUNDED, 0, NEVER,  NONE,  RMS,  BEFORE, ffn_norm,            \
        APART, GEGLU,  ROOT, 0, 0,     PLAIN,  NEVER)                                                   \
   ARCH(GPT_OSS,    gpt-oss,    HALVES,   EXACT,   0, ALL,    NONE,  RMS,  BEFORE, post_attention_norm, \
-       APART, CLAMP,  ONES, 2, 0,     SINKS,  ALWAYS)
+       APART, CLAMP,  ONES, 2, 0,     SINKS,  ALWAYS)                                                  \
+  ARCH(HUNYUAN_DENSE, hunyuan-dense, HALVES, ROUNDED, 0, NEVER, TURNED, RMS, BEFORE, ffn_norm,         \
+       APART, SWIGLU, ONES, 0, 0,     PLAIN,  NEVER)
 // clang-format on
 
 #define BT_ARCH_NUMBER(NAME, ...) BT_ARCH_##NAME,
@@ -70,7 +73,7 @@ typedef enum bt_arch { BT_ARCH_LIST(BT_ARCH_NUMBER) BT_ARCHS } bt_arch;
 typedef enum bt_arch_pairs { BT_ARCH_ADJACENT, BT_ARCH_HALVES } bt_arch_pairs;
 typedef enum bt_arch_yarn { BT_ARCH_ROUNDED, BT_ARCH_EXACT } bt_arch_yarn;
 typedef enum bt_arch_has { BT_ARCH_MAYBE, BT_ARCH_ALWAYS, BT_ARCH_NEVER, BT_ARCH_ALL } bt_arch_has;
-typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS } bt_arch_qk_norm;
+typedef enum bt_arch_qk_norm { BT_ARCH_NONE, BT_ARCH_HEADS, BT_ARCH_ROWS, BT_ARCH_TURNED } bt_arch_qk_norm;
 typedef enum bt_arch_norm { BT_ARCH_RMS, BT_ARCH_MEAN } bt_arch_norm;
 typedef enum bt_arch_norms { BT_ARCH_BEFORE, BT_ARCH_AFTER, BT_ARCH_BOTH } bt_arch_norms;
 typedef enum bt_arch_matrices { BT_ARCH_APART, BT_ARCH_FUSED } bt_arch_matrices;

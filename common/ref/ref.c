@@ -386,8 +386,8 @@ static bool is_global(const bt_hparams *hp, size_t layer)
     return !hp->window || (hp->global_every && layer % hp->global_every == hp->global_every - 1);
 }
 
-/* Norm of one row's heads, or of the row, and rotary embedding, in place; some layers have no rotary
- * embedding. */
+/* Norm of one row's heads, or of the row, and rotary embedding, in place, in this order or the other; some
+ * layers have no rotary embedding. */
 static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, const float *norm, size_t pos)
 {
     const bt_hparams *hp = &r->m->hp;
@@ -397,16 +397,17 @@ static void rotate_heads(const bt_ref *r, size_t layer, float *x, size_t heads, 
     const bool is_local = hp->window_rope_base > 0 && !is_global(hp, layer);
     const size_t at = ((is_local ? hp->ctx : 0) + pos) * stride;
     const float *c = r->cosines + at, *s = r->sines + at;
-    const bool by_row = bt_arch_of(hp->arch)->qk_norm == BT_ARCH_ROWS;
-    if (norm && by_row) rms_norm(x, x, norm, heads * hp->head_dim, hp->rms_eps);
+    const bt_arch_qk_norm by = bt_arch_of(hp->arch)->qk_norm;
+    if (norm && by == BT_ARCH_ROWS) rms_norm(x, x, norm, heads * hp->head_dim, hp->rms_eps);
     for (size_t h = 0; h < heads; h++, x += hp->head_dim) {
-        if (norm && !by_row) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
+        if (norm && by == BT_ARCH_HEADS) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
         for (size_t i = 0; i < half; i++) {
             float *a = hp->rope_neox ? &x[i] : &x[2 * i], *b = hp->rope_neox ? &x[i + half] : &x[2 * i + 1];
             const float a0 = *a, b0 = *b;
             *a = a0 * c[i] - b0 * s[i];
             *b = a0 * s[i] + b0 * c[i];
         }
+        if (norm && by == BT_ARCH_TURNED) rms_norm(x, x, norm, hp->head_dim, hp->rms_eps);
     }
 }
 

@@ -14,7 +14,7 @@ from gguf.quants import dequantize
 PROMPT = [1, 5, 300, 17, 42, 250, 9, 111]
 STEPS = 12
 NAMES = sys.argv[2:] or ["granite", "smollm3", "olmo2", "phi3", "phi3-short", "phi3-long", "starcoder2", "phi3-window",
-                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2", "gemma", "gpt-oss"]
+                         "llama-window", "gemma3", "qwen3moe", "mixtral", "gemma2", "gemma", "gpt-oss", "hunyuan-dense"]
 
 
 def field(r, key, default=None):
@@ -89,6 +89,8 @@ def open_model(path):
                                             head_dim=get("attention.key_length"), sliding_window=None)
     elif arch == "llama":
         config = transformers.MistralConfig(**common, sliding_window=get("attention.sliding_window"))
+    elif arch == "hunyuan-dense":
+        config = transformers.HunYuanDenseV1Config(**common, head_dim=get("attention.key_length"))
     elif arch == "phi3":
         long, short = w.get("rope_factors_long.weight"), w.get("rope_factors_short.weight")
         original = get("rope.scaling.original_context_length", get("context_length"))
@@ -110,6 +112,8 @@ def open_model(path):
              "ffn_up": "mlp.gate_up_proj" if arch == "phi3" else "mlp.up_proj", "ffn_gate_inp": "mlp.gate"}
     if arch == "gpt-oss":
         parts.update(ffn_gate_inp="mlp.router", attn_sinks="self_attn.sinks")
+    if arch == "hunyuan-dense":
+        parts.update(attn_q_norm="self_attn.query_layernorm", attn_k_norm="self_attn.key_layernorm")
     if arch == "starcoder2":
         parts.update(ffn_up="mlp.c_fc", ffn_down="mlp.c_proj")
     state = {}

@@ -320,7 +320,7 @@ static void layer(maker *m, uint32_t i)
     const bool of_all = m->arch->biases == BT_ARCH_ALL, by_mean = m->arch->norm == BT_ARCH_MEAN;
     const bool bias = s->qkv_bias || of_all || m->arch->biases == BT_ARCH_ALWAYS,
                is_gated = m->arch->ffn != BT_ARCH_GELU, norms = m->arch->qk_norm != BT_ARCH_NONE,
-               by_head = m->arch->qk_norm == BT_ARCH_HEADS, before = m->arch->norms != BT_ARCH_AFTER,
+               by_head = m->arch->qk_norm != BT_ARCH_ROWS, before = m->arch->norms != BT_ARCH_AFTER,
                after = m->arch->norms != BT_ARCH_BEFORE, apart = m->arch->matrices == BT_ARCH_APART,
                dense = !m->has_experts, sinks = m->arch->scores == BT_ARCH_SINKS;
     char ffn_norm[64];

@@ -119,6 +119,9 @@ static tiny_gguf_spec spec_of(const char *name)
         s.window = 5;
         s.head_dim = 32;
         s.type = BT_QUANT_MXFP4;
+    } else if (strcmp(name, "hunyuan-dense") == 0) {
+        s.arch = "hunyuan-dense";
+        s.head_dim = 32;
     } else if (strcmp(name, "gemma2") == 0) {
         s.arch = "gemma2";
         s.layers = 4; /* two see all */
@@ -399,9 +402,10 @@ static void the_default_model_gives_the_known_ids_and_logits(void **state)
 static int write_models(const char *dir)
 {
     static const char *const names[] = {
-        "llama",      "llama-scaled", "llama-q4",     "qwen2",       "qwen3",   "qwen3-partial", "olmo2",
-        "phi3",       "phi3-short",   "phi3-long",    "granite",     "smollm3", "qwen3moe",      "mixtral",
-        "starcoder2", "gemma3",       "llama-window", "phi3-window", "gemma2",  "gemma",         "gpt-oss"};
+        "llama",    "llama-scaled", "llama-q4",   "qwen2",        "qwen3",        "qwen3-partial",
+        "olmo2",    "phi3",         "phi3-short", "phi3-long",    "granite",      "smollm3",
+        "qwen3moe", "mixtral",      "starcoder2", "gemma3",       "llama-window", "phi3-window",
+        "gemma2",   "gemma",        "gpt-oss",    "hunyuan-dense"};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
         char path[4096];
         const tiny_gguf_spec s = spec_of(names[i]);

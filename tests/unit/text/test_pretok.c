@@ -52,6 +52,7 @@ static void cuts_as_each_model_was_trained(void **s)
     check("gpt-4o", text, "I'm| |123|4| ok|!!\n\n| | x");
     check("tekken", text, "I|'m| |1|2|3|4| ok|!!\n\n| | x");
     check("deepseek-v3", text, "I|'m| |123|4| ok|!!\n\n| | x");
+    check("hunyuan-dense", text, "I|'m| |123|4| ok|!!\n\n| | x");
     check("deepseek-llm", text, "I|'|m| |1|2|3|4| ok|!!|\n|\n| | x");
     check("deepseek-coder", text, "I|'|m| |1|2|3|4| ok|!!|\n|\n| | x");
     check("gpt-2", "", "");

@@ -385,7 +385,7 @@ static void plain_norm(const plain *p, uint32_t layer, bt_weight w, float *y, co
                                                                          p->h->rms_eps, p->t, d);
 }
 
-/* Every fourth layer of smollm3 has no rotary embedding. */
+/* Every fourth layer of smollm3 has no rotary embedding; the norms of hunyuan-dense stand behind it. */
 static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x, size_t heads)
 {
     const bt_pkg_header *h = p->h;
@@ -394,11 +394,14 @@ static void plain_heads(const plain *p, uint32_t layer, bt_weight norm, float *x
                 *sin = (const float *)bt_pkg_const_at(p->pkg, h->rope_sin) + table;
     const size_t d = h->head_dim, half = h->rope_dims / 2;
     const size_t parts = h->arch == BT_ARCH_OLMO2 ? 1 : heads, width = heads * d / parts; /* of its norm */
-    if (h->flags & BT_PKG_FLAG_QK_NORM)
+    const bool is_turned = h->arch == BT_ARCH_HUNYUAN_DENSE;
+    if (h->flags & BT_PKG_FLAG_QK_NORM && !is_turned)
         p->k->rmsnorm(x, width, x, width, norm_of(p, layer, norm), h->rms_eps, p->t * parts, width);
     for (size_t r = 0; r < p->t && !(h->arch == BT_ARCH_SMOLLM3 && layer % 4 == 3); r++)
         p->k->rope(x + r * heads * d, heads, d, h->rope_dims, cos + r * half, sin + r * half,
                    (h->flags & BT_PKG_FLAG_NEOX) != 0);
+    if (is_turned)
+        p->k->rmsnorm(x, width, x, width, norm_of(p, layer, norm), h->rms_eps, p->t * parts, width);
 }
 
 /* The input of a block; the norms of olmo2 stand behind the blocks. */
