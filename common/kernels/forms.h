@@ -2,6 +2,7 @@
 #define BT_KERNELS_FORMS_H
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 /* The forms in which decoding keeps the weights of a linear, and the products over them. The products have the contract
  * of bt_matmul_fn (kernels.h): outputs in panels of 16, x[T, ldx] and y[T, ldy] f32, ldx >= K, ldy >= N, T >= 1; only
@@ -44,6 +45,19 @@ typedef enum bt_form { BT_FORM_F16 = 0, BT_FORM_INT8, BT_FORM_FP4, BT_FORM_MX } 
 #define BT_MX_FIRST      0x4000c08040008000
 #define BT_MX_SECOND     0x4141404040403f00
 #define BT_MX_SECOND_NEG ((long long)0xc1c1c0c0c0c0bf00)
+/* q of a code, and d of an e; files' rows are read by them too. */
+static inline int bt_mx_q(unsigned code)
+{
+    static const int8_t q[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
+    return q[code & 15];
+}
+static inline float bt_mx_d(uint8_t e)
+{
+    const uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;
+    float d;
+    memcpy(&d, &bits, sizeof d);
+    return d;
+}
 enum { BT_FORM_GROUP = 32 }; /* inputs in a group of FP4 and MX, and of INT8 in a file's blocks */
 
 /* Bytes of one panel of 16 outputs with K inputs. group is G; F16, FP4 and MX do not read it. */

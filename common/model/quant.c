@@ -109,15 +109,14 @@ static void row_iq4_nl(float *restrict y, const uint8_t *restrict x, size_t n)
     }
 }
 
-/* e, 16 bytes of E2M1 codes: twice their numbers, so that d is 2^(e - 128) */
+/* e, 16 bytes of codes */
 static void row_mxfp4(float *restrict y, const uint8_t *restrict x, size_t n)
 {
-    static const int8_t number[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
     for (size_t b = 0; b < n / 32; b++, x += 17, y += 32) {
-        const float d = f32_of(*x < 2 ? 0x00200000u << *x : (uint32_t)(*x - 1) << 23);
+        const float d = bt_mx_d(*x);
         for (int j = 0; j < 16; j++) {
-            y[j] = (float)number[x[1 + j] & 15] * d;
-            y[j + 16] = (float)number[x[1 + j] >> 4] * d;
+            y[j] = (float)bt_mx_q(x[1 + j]) * d;
+            y[j + 16] = (float)bt_mx_q(x[1 + j] >> 4) * d;
         }
     }
 }

@@ -71,7 +71,7 @@ float bt_form_value(const uint8_t *wp, bt_form form, size_t group, size_t k, siz
     const size_t g = at / BT_FORM_GROUP, i = at % BT_FORM_GROUP;
     if (form == BT_FORM_MX) {
         const unsigned code = p[g * FORM_MX_BYTES + form_code_byte(i, j)] >> form_code_shift(i);
-        return (float)form_mx_q(code) * form_mx_d(p[form_mx_scale(groups_of(BT_FORM_GROUP, k), g) + j]);
+        return (float)bt_mx_q(code) * bt_mx_d(p[form_mx_scale(groups_of(BT_FORM_GROUP, k), g) + j]);
     }
     p += g * FORM_FP4_BYTES;
     const float q = (float)(p[FORM_FP4_CODES + form_code_byte(i, j)] >> form_code_shift(i) & 15);

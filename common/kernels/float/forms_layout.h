@@ -28,18 +28,4 @@ static inline unsigned form_code_shift(size_t i) { return i / 4 % 2 * 4; }
 
 /* Where the e of a panel's output lie: 16 for each group, behind the codes of all. */
 static inline size_t form_mx_scale(size_t groups, size_t g) { return groups * FORM_MX_BYTES + g * 16; }
-/* d of an e: 2^(e - 128), with the bits of ggml, which gives 255 no meaning of its own. */
-static inline float form_mx_d(uint8_t e)
-{
-    const uint32_t bits = e < 2 ? 0x00200000u << e : (uint32_t)(e - 1) << 23;
-    float d;
-    memcpy(&d, &bits, sizeof d);
-    return d;
-}
-/* q of a code: twice its number in E2M1. */
-static inline int form_mx_q(unsigned code)
-{
-    static const int8_t q[16] = {0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12};
-    return q[code & 15];
-}
 #endif

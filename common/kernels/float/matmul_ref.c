@@ -113,9 +113,9 @@ void bt_matmul_mx_ref(float *restrict y, size_t ldy, const float *restrict x, si
                 float s = 0.0f;
                 for (size_t c = 0; c < count; c++) {
                     const unsigned code = codes[form_code_byte(c, o % 16)] >> form_code_shift(c);
-                    s = fmaf((float)form_mx_q(code), x[row * ldx + i + c], s);
+                    s = fmaf((float)bt_mx_q(code), x[row * ldx + i + c], s);
                 }
-                acc = fmaf(form_mx_d(w[form_mx_scale(groups, g) + o % 16]), s, acc);
+                acc = fmaf(bt_mx_d(w[form_mx_scale(groups, g) + o % 16]), s, acc);
             }
             y[row * ldy + o] = bias ? bias[o] + acc : acc;
         }
