@@ -158,7 +158,7 @@ check-rows:
 	@sh tests/rows.sh
 
 # ---- programs of others ----------------------------------------------------------------------------
-## test-clients: clients of OpenAI's API from PyPI (openai, LangChain, LiteLLM, llm) and curl against `baton up`: a table of what worked
+## test-clients: clients from PyPI (openai, anthropic, ollama, LangChain, LiteLLM, llm) and curl against `baton up`: a table of what worked
 test-clients: all
 	@sh deploy/model.sh > /dev/null
 	@sh tests/clients/run.sh $(B)

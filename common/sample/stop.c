@@ -19,13 +19,16 @@ bt_err bt_stop_add_string(bt_stop *s, const char *text, size_t len, bt_fault *fa
     return BT_OK;
 }
 
-/* The length of the longest stop string that held[0..n) ends with; 0: none. */
-static size_t complete(const bt_stop *s, size_t n)
+/* The length of the longest stop string that held[0..n) ends with, which is s->found then; 0: none. */
+static size_t complete(bt_stop *s, size_t n)
 {
     size_t best = 0;
     for (size_t i = 0; i < s->string_count; i++)
-        if (s->len[i] <= n && s->len[i] > best && memcmp(s->held + n - s->len[i], s->text[i], s->len[i]) == 0)
+        if (s->len[i] <= n && s->len[i] > best &&
+            memcmp(s->held + n - s->len[i], s->text[i], s->len[i]) == 0) {
             best = s->len[i];
+            s->found = i;
+        }
     return best;
 }
 

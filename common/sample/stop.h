@@ -13,6 +13,7 @@ enum { BT_STOP_MAX_STRINGS = 16, BT_STOP_MAX_BYTES = 256 };
 typedef struct bt_stop {
     size_t string_count, held_bytes;
     bool stopped;
+    size_t found; /* the place of the stop string that was found, with stopped */
     uint16_t len[BT_STOP_MAX_STRINGS];
     char text[BT_STOP_MAX_STRINGS][BT_STOP_MAX_BYTES];
     char held[BT_STOP_MAX_BYTES];

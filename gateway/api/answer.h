@@ -12,6 +12,7 @@
 
 /* The internal answer: what a dialect (dialect.h) makes events or one JSON text of, and the parts of it that several
  * dialects write. Pure: structs in, bytes added to a buffer. */
+typedef enum gw_answer_open { GW_ANSWER_NOTHING, GW_ANSWER_SAID, GW_ANSWER_THOUGHT } gw_answer_open;
 typedef struct gw_answer { /* the same for all events of one answer, but for how far its stream has come */
     const struct gw_dialect *dialect;
     bool has_usage_chunk, is_baton;
@@ -19,6 +20,15 @@ typedef struct gw_answer { /* the same for all events of one answer, but for how
     const char *model;
     int64_t created_us;                  /* by the wall's clock */
     size_t prompt_tokens, cached_tokens; /* of the prompt; those that were not computed */
+    float temperature, top_p;
+    uint32_t max_tokens; /* as the request says; 0: it does not */
+
+    /* How far its stream has come. */
+    size_t answer_tokens;
+    gw_answer_open open;     /* what the open block is of */
+    unsigned blocks, events; /* how many were begun, and how many were told */
+    bt_buf kept[2];          /* for a dialect that repeats what was said, and in [1] what was thought */
+    size_t kept_at;          /* where in it the open block begins */
 } gw_answer;
 
 typedef enum gw_ending {
@@ -32,11 +42,13 @@ typedef enum gw_ending {
  * node's report of a request that ended at token 0) becomes null. */
 typedef struct gw_answer_report {
     gw_ending ending;
+    bt_text_span stop; /* the stop string, with GW_ENDING_STRING */
     const int32_t *prompt_ids;
     size_t prompt_tokens;
     bool brings_bos; /* the prompt's text began with the BOS that the file asks for */
     const int32_t *token_ids;
     size_t completion_tokens; /* without the id that ended the answer */
+    size_t thought_tokens;    /* of them, inside thoughts */
     gw_bound bound;           /* how many tokens it may have, and why */
     const char *text;
     size_t text_len;
@@ -45,6 +57,7 @@ typedef struct gw_answer_report {
     uint32_t attempts, recoveries;
     uint32_t cached_tokens;  /* of the prompt: not computed, because the node had their rows */
     uint32_t covered_tokens; /* of the prompt: not sent, because the decode node had their rows */
+    uint64_t total_us;       /* from the arrival of the request to its end */
     int64_t ttft_us;         /* from the arrival of the request to token 0, in the gateway */
     bool has_prefill, has_decode, has_kv;
     /* Parts of ttft_us: until nodes were asked, until the decode node had room (-1: unknown), and in the node that made

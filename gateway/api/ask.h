@@ -22,9 +22,10 @@ enum {
 typedef struct gw_ask_limits {
     const char *const *names; /* accepted values of `model` */
     size_t names_len;
-    uint32_t vocab;              /* ids in a request are below it */
-    uint32_t stop_ids_max;       /* of stop_token_ids */
-    const bt_defaults *defaults; /* of sampling, for fields that a request leaves out */
+    uint32_t vocab;                     /* ids in a request are below it */
+    uint32_t stop_ids_max;              /* of stop_token_ids */
+    const bt_defaults *defaults;        /* of sampling, for fields that a request leaves out */
+    const struct gw_model_facts *model; /* models.h; for what is asked about it */
 } gw_ask_limits;
 
 typedef enum gw_structure_form {
@@ -43,6 +44,7 @@ typedef struct gw_structure { /* what the answer's text may be; structure.h make
 
 typedef struct gw_ask {
     bool is_chat;
+    bool is_load;       /* nothing is asked for but that the model is loaded */
     bt_chat_talk talk;  /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
     bool has_no_calls;  /* tool_choice is "none" */
     const char *prompt; /* completions: the text, or NULL where ids were given */

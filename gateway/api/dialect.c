@@ -3,6 +3,9 @@
 
 #include <string.h>
 
+const char gw_dialect_events[] = "text/event-stream; charset=utf-8",
+           gw_dialect_lines[] = "application/x-ndjson";
+
 static void start_from(bt_sampling *s, const bt_defaults *d)
 {
     s->temperature = (float)d->value[BT_DEFAULT_TEMPERATURE];
@@ -35,7 +38,20 @@ bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const ch
 
 gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r)
 {
-    return (gw_answer){.dialect = d, .has_usage_chunk = r->has_usage_chunk, .is_baton = r->is_baton};
+    enum { KEPT_MAX_BYTES = 256 << 20 };
+    gw_answer a = {.dialect = d,
+                   .has_usage_chunk = r->has_usage_chunk,
+                   .is_baton = r->is_baton,
+                   .temperature = r->sampling.temperature,
+                   .top_p = r->sampling.top_p,
+                   .max_tokens = r->max_tokens};
+    for (int i = 0; i < 2; i++) bt_buf_init(&a.kept[i], KEPT_MAX_BYTES);
+    return a;
+}
+
+void gw_dialect_answer_done(gw_answer *a)
+{
+    for (int i = 0; i < 2; i++) bt_buf_done(&a->kept[i]);
 }
 
 static const gw_error_kind *kind_of(const gw_dialect *d, const gw_error *err)

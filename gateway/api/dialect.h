@@ -10,8 +10,7 @@
  * A stream is what begin, part and end add, in this order, part once for each piece of text; alive stands in for
  * begin's followers where nothing came for a while. A stream that fails ends with an error event instead of end.
  * Writers return the errors of bt_buf_add; BT_ENOMEM adds nothing. */
-#define GW_DIALECT_EVENTS "text/event-stream; charset=utf-8"
-#define GW_DIALECT_LINES  "application/x-ndjson"
+extern const char gw_dialect_events[], gw_dialect_lines[]; /* types of streams: server-sent events, lines of JSON */
 
 typedef struct gw_error_kind { /* of the first row that holds the status */
     int from, to;              /* statuses */
@@ -37,8 +36,10 @@ struct gw_dialect {
     bt_err (*part)(bt_buf *out, gw_answer *a, const bt_thoughts_part *part, json_t *logprobs);
     bt_err (*end)(bt_buf *out, gw_answer *a, const gw_answer_report *r);
     bt_err (*alive)(bt_buf *out, gw_answer *a);
+    bt_err (*loaded)(bt_buf *out, gw_answer *a); /* where is_load was asked for; NULL: it cannot be */
     bt_err (*whole)(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t *logprobs); /* not streamed */
 
+    const char *error_schema;   /* in the description of the API */
     const gw_error_kind *kinds; /* every status from 400 to 599 is in one of them */
     json_t *(*error)(const gw_error *err, const char *type);
     const char *error_event; /* what stands before an error in a stream, and behind it */
@@ -55,6 +56,7 @@ bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const ch
                        const gw_ask_limits *limits);
 /* The answer that r begins, without its id. */
 gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r);
+void gw_dialect_answer_done(gw_answer *a); /* a zeroed one is fine */
 int gw_dialect_status(const gw_dialect *d, const gw_error *err);
 bt_err gw_dialect_error(bt_buf *out, const gw_dialect *d, const gw_error *err);
 bt_err gw_dialect_error_event(bt_buf *out, const gw_dialect *d, const gw_error *err);

@@ -6,6 +6,26 @@
  * NULL: none, or text. */
 X("/v1/chat/completions", POST, CLIENT, chat, post_answer, "Answer a conversation", "ChatRequest", "ChatAnswer")
 X("/v1/completions", POST, CLIENT, text, post_answer, "Continue a text", "TextRequest", "TextAnswer")
+X("/v1/responses", POST, CLIENT, responses, post_answer, "Answer a conversation, as OpenAI's responses",
+  "ResponsesRequest", "ResponsesAnswer")
+X("/v1/messages", POST, CLIENT, messages, post_answer, "Answer a conversation, as Anthropic's messages",
+  "MessagesRequest", "MessagesAnswer")
+X("/v1/messages/count_tokens", POST, CLIENT, count, post_count, "How many tokens the prompt of a conversation has",
+  "CountRequest", "Object")
+X("/completion", POST, CLIENT, llama, post_answer, "Continue a text, as llama.cpp's server", "LlamaRequest",
+  "LlamaAnswer")
+X("/completions", POST, CLIENT, llama, post_answer, "The same", "LlamaRequest", "LlamaAnswer")
+X("/api/chat", POST, CLIENT, ollama_chat, post_answer, "Answer a conversation, as ollama", "OllamaChatRequest",
+  "OllamaAnswer")
+X("/api/generate", POST, CLIENT, ollama_text, post_answer, "Answer a prompt, as ollama", "OllamaTextRequest",
+  "OllamaAnswer")
+X("/api/tags", GET, CLIENT, ollama_chat, gw_pages_ollama_tags, "The model, as ollama lists it", NULL, "Object")
+X("/api/show", POST, CLIENT, ollama_chat, post_ollama_show, "Facts of the model, as ollama tells them",
+  "OllamaShowRequest", "Object")
+X("/api/ps", GET, CLIENT, ollama_chat, gw_pages_ollama_ps, "The model, which is loaded, as ollama lists it", NULL,
+  "Object")
+X("/api/version", GET, OPEN, ollama_chat, gw_pages_ollama_version, "This program's version, as ollama tells its own",
+  NULL, "Object")
 X("/tokenize", POST, CLIENT, chat, post_tokenize, "The token ids of a text", "TokenizeRequest", "Object")
 X("/detokenize", POST, CLIENT, chat, post_detokenize, "The text of token ids", "DetokenizeRequest", "Object")
 X("/apply-template", POST, CLIENT, chat, post_template, "The text that a conversation becomes", "ChatRequest", "Object")

@@ -317,7 +317,7 @@ static bt_err add_stop(gw_reader *p, const char *name, const json_t *v)
     return BT_OK;
 }
 
-static bt_err field_stop(gw_reader *p, const gw_field *f, json_t *v)
+bt_err gw_field_stop(gw_reader *p, const gw_field *f, json_t *v)
 {
     const char *name = f->name;
     if (!json_is_array(v)) return add_stop(p, name, v);
@@ -384,9 +384,13 @@ static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
 
 /* ---- the table ---------------------------------------------------------------------------------- */
 
-#define CHAT GW_FIELD_CHAT
-#define TEXT GW_FIELD_TEXT
-#define BOTH (CHAT | TEXT)
+#define CHAT      GW_FIELD_CHAT
+#define TEXT      (GW_FIELD_TEXT | GW_FIELD_LLAMA)
+#define BOTH      (CHAT | TEXT)
+#define MESSAGES  GW_FIELD_MESSAGES
+#define OLLAMA    (GW_FIELD_OLLAMA_CHAT | GW_FIELD_OLLAMA_TEXT)
+#define OPTIONS   GW_FIELD_OLLAMA_OPTIONS
+#define RESPONSES GW_FIELD_RESPONSES
 
 static const char no_cache[] =
     "Taken and not looked at: prefixes of prompts are always kept and found; see cache_salt",
@@ -439,7 +443,8 @@ static const char baton_schema[] =
     "\"decode\":{\"type\":[\"string\",\"null\"],\"pattern\":\"^[!-~]{1,64}$\"}}}]}";
 
 static const gw_field shared[] = {
-    GW_OTHER("model", BOTH, field_model, "{\"type\":\"string\"}", "A name that /v1/models lists"),
+    GW_OTHER("model", BOTH | MESSAGES | GW_FIELD_COUNT | RESPONSES, field_model, "{\"type\":\"string\"}",
+             "A name that /v1/models lists"),
     GW_REQUIRED("messages", CHAT, field_messages, messages_schema, "The conversation so far"),
     GW_REQUIRED("prompt", TEXT, field_prompt, prompt_schema, "A text, a list of token ids, or a list of one text"),
     GW_BOOLEAN("parse_special", TEXT, field_parse_special,
@@ -463,24 +468,31 @@ static const gw_field shared[] = {
           "Tokens of the answer at most; what the context does not hold is cut; -1: as if it were not given"),
     GW_OTHER("max_completion_tokens", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
     GW_OTHER("n_predict", BOTH, field_max_tokens, tokens_schema, "The same as max_tokens"),
-    GW_NUMBER("temperature", BOTH, temperature, 0, 2, "0 is greedy; GET /props tells the default"),
-    GW_NUMBER("top_p", BOTH, top_p, 0, 1,
+    GW_NUMBER("temperature", BOTH | MESSAGES | OPTIONS | RESPONSES, temperature, 0, 2,
+              "0 is greedy; GET /props tells the default"),
+    GW_NUMBER("top_p", BOTH | MESSAGES | OPTIONS | RESPONSES, top_p, 0, 1,
               "Sample from the likeliest tokens that together have this probability; 1: off"),
-    GW_INTEGER("top_k", BOTH, field_top_k, -1, INT32_MAX, "Sample from so many of the likeliest tokens; 0 or -1: off"),
-    GW_NUMBER("min_p", BOTH, min_p, 0, 1, "Leave out tokens less likely than this times the likeliest; 0: off"),
-    GW_INTEGER("seed", BOTH, field_seed, 0, 0, "Seed of the random draws, -2^63 to 2^64 - 1; without it one is drawn"),
-    GW_NUMBER("presence_penalty", BOTH, presence_penalty, -2, 2, "Off the logit of each token of the answer so far"),
-    GW_NUMBER("frequency_penalty", BOTH, frequency_penalty, -2, 2, "The same, times how often it came"),
+    GW_INTEGER("top_k", BOTH | MESSAGES | OPTIONS, field_top_k, -1, INT32_MAX,
+               "Sample from so many of the likeliest tokens; 0 or -1: off"),
+    GW_NUMBER("min_p", BOTH | OPTIONS, min_p, 0, 1,
+              "Leave out tokens less likely than this times the likeliest; 0: off"),
+    GW_INTEGER("seed", BOTH | OPTIONS | RESPONSES, field_seed, 0, 0,
+               "Seed of the random draws, -2^63 to 2^64 - 1; without it one is drawn"),
+    GW_NUMBER("presence_penalty", BOTH | OPTIONS, presence_penalty, -2, 2,
+              "Off the logit of each token of the answer so far"),
+    GW_NUMBER("frequency_penalty", BOTH | OPTIONS, frequency_penalty, -2, 2, "The same, times how often it came"),
     GW_NUMBER("repetition_penalty", BOTH, repetition_penalty, 0.01, 100,
            "Makes tokens of prompt and answer less likely (above 1) or more; 1: off"),
-    GW_NUMBER("repeat_penalty", BOTH, repetition_penalty, 0.01, 100, "The same as repetition_penalty"),
+    GW_NUMBER("repeat_penalty", BOTH | OPTIONS, repetition_penalty, 0.01, 100, "The same as repetition_penalty"),
     GW_OTHER("logit_bias", BOTH, field_logit_bias, bias_schema, "Token ids, and what is added to the logit of each"),
-    GW_BOOLEAN("logprobs", CHAT, field_logprobs, "Tell the log probability of each token"),
-    GW_INTEGER("top_logprobs", CHAT, field_top_logprobs, 0, BT_SAMPLE_MAX_TOP, "And of so many of the likeliest"),
-    {"logprobs", TEXT, GW_FIELD_OTHER, field_logprobs_count, 0, BT_SAMPLE_MAX_TOP, count_schema, 0,
+    GW_BOOLEAN("logprobs", CHAT | OLLAMA, field_logprobs, "Tell the log probability of each token"),
+    GW_INTEGER("top_logprobs", CHAT | OLLAMA | RESPONSES, field_top_logprobs, 0, BT_SAMPLE_MAX_TOP,
+               "And of so many of the likeliest"),
+    {"logprobs", GW_FIELD_TEXT, GW_FIELD_OTHER, field_logprobs_count, 0, BT_SAMPLE_MAX_TOP, count_schema, 0,
      "Tell the log probability of each token, and of so many of the likeliest", false},
     GW_INTEGER("n_probs", BOTH, field_n_probs, 0, BT_SAMPLE_MAX_TOP, "The same as logprobs with so many; 0: none"),
-    GW_OTHER("stop", BOTH, field_stop, stop_schema, "The answer ends before this text, or the first of these"),
+    GW_OTHER("stop", BOTH | OPTIONS, gw_field_stop, stop_schema,
+             "The answer ends before this text, or the first of these"),
     GW_OTHER("stop_token_ids", BOTH, field_stop_ids, stop_ids_schema,
           "The answer ends with these ids too; 16 together with the model's own"),
     GW_BOOLEAN("ignore_eos", BOTH, field_ignore_eos,
@@ -491,38 +503,40 @@ static const gw_field shared[] = {
     GW_OTHER("structured_outputs", BOTH, gw_structure_fields, structured_outputs_schema,
           "The answer is JSON of a schema, matches an expression, is one of some texts, or belongs to a grammar"),
     GW_OTHER("guided_json", BOTH, gw_structure_json, guided_json_schema, "The same as json_schema; text of JSON too"),
-    GW_OTHER("guided_regex", BOTH, gw_structure_regex, text_schema, "The whole answer matches this regular expression"),
+    GW_OTHER("guided_regex", BOTH, gw_structure_regex, text_schema,
+             "The whole answer matches this regular expression"),
     GW_OTHER("guided_choice", BOTH, gw_structure_choice, choice_schema, "The answer is one of these texts"),
     GW_OTHER("guided_grammar", BOTH, gw_structure_grammar, text_schema, "The same as grammar"),
     GW_OTHER("grammar", BOTH, gw_structure_grammar, text_schema, "The answer belongs to this grammar, in GBNF"),
-    GW_BOOLEAN("stream", BOTH, field_stream, "Answer in server-sent events"),
-    GW_OTHER("stream_options", BOTH, field_stream_options, stream_options_schema, "Only with stream"),
-    GW_INTEGER("priority", BOTH, field_priority, INT32_MIN, INT32_MAX,
+    GW_BOOLEAN("stream", BOTH | MESSAGES | OLLAMA | RESPONSES, field_stream, "Answer in pieces as they come"),
+    GW_OTHER("stream_options", BOTH | RESPONSES, field_stream_options, stream_options_schema, "Only with stream"),
+    GW_INTEGER("priority", BOTH | MESSAGES | OLLAMA | RESPONSES, field_priority, INT32_MIN, INT32_MAX,
             "Among waiting requests of one API key the lowest comes first; 0 without it"),
-    GW_OTHER("cache_salt", BOTH, field_cache_salt, cache_salt_schema,
+    GW_OTHER("cache_salt", BOTH | MESSAGES | OLLAMA | RESPONSES, field_cache_salt, cache_salt_schema,
           "The prompt shares kept prefixes with prompts of the same text alone; without it with those that have none"),
     GW_OTHER("baton", BOTH, field_baton, baton_schema, "Tell how it was computed, and wish for nodes"),
 
-    GW_HARMLESS("user", BOTH, of_client),
-    GW_HARMLESS("metadata", BOTH, of_client),
-    GW_HARMLESS("store", BOTH, "Taken and not looked at: nothing is stored"),
-    GW_HARMLESS("service_tier", BOTH, "Taken and not looked at: there is one"),
-    GW_HARMLESS("safety_identifier", BOTH, of_client),
+    GW_HARMLESS("user", BOTH | RESPONSES, of_client),
+    GW_HARMLESS("metadata", BOTH | RESPONSES, of_client),
+    GW_HARMLESS("store", BOTH | RESPONSES, "Taken and not looked at: nothing is stored"),
+    GW_HARMLESS("service_tier", BOTH | RESPONSES, "Taken and not looked at: there is one"),
+    GW_HARMLESS("safety_identifier", BOTH | RESPONSES, of_client),
     GW_HARMLESS("request_id", BOTH, "Taken and not looked at: the header X-Request-Id is"),
-    GW_HARMLESS("keep_alive", BOTH, "Taken and not looked at: the model stays loaded"),
-    GW_HARMLESS("prompt_cache_key", BOTH, no_cache),
-    GW_HARMLESS("prompt_cache_retention", BOTH, no_cache),
+    GW_HARMLESS("keep_alive", BOTH | OLLAMA, "Taken and not looked at: the model stays loaded"),
+    GW_HARMLESS("prompt_cache_key", BOTH | RESPONSES, no_cache),
+    GW_HARMLESS("prompt_cache_retention", BOTH | RESPONSES, no_cache),
     GW_HARMLESS("cache_prompt", BOTH, no_cache),
     GW_HARMLESS("n_cache_reuse", BOTH, no_cache),
     GW_HARMLESS("id_slot", BOTH, "Taken and not looked at: nodes have no slots to choose"),
     GW_HARMLESS("n_keep", BOTH, "Taken and not looked at: no part of a context is dropped"),
     GW_HARMLESS("n_discard", BOTH, "Taken and not looked at: no part of a context is dropped"),
-    GW_HARMLESS("parallel_tool_calls", BOTH, "Taken and not looked at: no calls are read from answers"),
+    GW_HARMLESS("parallel_tool_calls", BOTH | RESPONSES, "Taken and not looked at: no calls are read from answers"),
     GW_HARMLESS("reasoning_format", TEXT, "Taken and not looked at: thoughts stay in the text"),
     GW_HARMLESS("verbosity", BOTH, no_reasoning),
     GW_HARMLESS("timings_per_token", BOTH, "Taken and not looked at: the last chunk has the timings"),
     GW_HARMLESS("return_progress", BOTH, "Taken and not looked at: a comment is sent every 10 s"),
-    GW_HARMLESS("samplers", BOTH, "Taken and not looked at: the order is penalties, top_k, top_p, min_p, temperature"),
+    GW_HARMLESS("samplers", BOTH,
+                "Taken and not looked at: the order is penalties, top_k, top_p, min_p, temperature"),
     GW_HARMLESS("repeat_last_n", BOTH, "Taken and not looked at: penalties see the whole prompt and answer"),
     GW_HARMLESS("dynatemp_exponent", BOTH, with_neutral),
     GW_HARMLESS("xtc_threshold", BOTH, with_neutral),

@@ -12,6 +12,14 @@
 typedef enum gw_field_where { /* a bit for each dialect */
                               GW_FIELD_CHAT = 1,
                               GW_FIELD_TEXT = 2,
+                              GW_FIELD_MESSAGES = 4,
+                              GW_FIELD_COUNT = 8,
+                              GW_FIELD_OLLAMA_CHAT = 16,
+                              GW_FIELD_OLLAMA_TEXT = 32,
+                              GW_FIELD_OLLAMA_OPTIONS = 64, /* an object inside of both */
+                              GW_FIELD_OLLAMA_SHOW = 128,
+                              GW_FIELD_RESPONSES = 256,
+                              GW_FIELD_LLAMA = 512,
 } gw_field_where;
 typedef enum gw_field_kind {
     GW_FIELD_NUMBER,  /* lo..hi */
@@ -57,7 +65,7 @@ extern const gw_fields gw_fields_shared;
 #define GW_HARMLESS(name, where, help) {name, where, GW_FIELD_ANY, gw_field_any, 0, 0, NULL, 0, help, false}
 // clang-format on
 
-gw_field_read gw_field_number, gw_field_any, gw_field_only;
+gw_field_read gw_field_number, gw_field_any, gw_field_only, gw_field_stop;
 
 /* The next field of the dialect `where` in both tables, from *at on, which moves; NULL: no more. */
 const gw_field *gw_fields_next(size_t *at, const gw_fields *own, unsigned where);

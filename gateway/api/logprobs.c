@@ -80,7 +80,13 @@ static json_t *byte_list(bt_text_span s)
 static json_t *chat_entry(const gw_logprobs *p, int32_t id, float logprob)
 {
     const bt_text_span s = bt_tokenizer_piece(p->tok, id);
-    return json_pack("{s:o,s:f,s:o}", "token", words(s), "logprob", (double)logprob, "bytes", byte_list(s));
+    json_t *j =
+        json_pack("{s:o,s:f,s:o}", "token", words(s), "logprob", (double)logprob, "bytes", byte_list(s));
+    if (p->form == GW_LOGPROBS_LIST && j && json_object_set_new(j, "id", json_integer(id)) < 0) {
+        json_decref(j);
+        j = NULL;
+    }
+    return j;
 }
 
 static json_t *chat_token(const gw_logprobs *p, const token *t)
@@ -144,7 +150,7 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
     int bad = !a || !own || !top || !at;
     for (; !bad && gw_logprobs_waits(p, text, is_over); p->told++) {
         const token *t = token_at(p, p->told);
-        if (p->form == GW_LOGPROBS_CHAT) {
+        if (p->form != GW_LOGPROBS_TEXT) {
             bad = json_array_append_new(a, chat_token(p, t)) < 0;
             continue;
         }
@@ -153,7 +159,9 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
               (p->top && json_array_append_new(top, top_object(p, t)) < 0) ||
               json_array_append_new(at, json_integer((json_int_t)offset(p, text, t))) < 0;
     }
-    json_t *ret = bad ? NULL
+    json_t *ret = bad                           ? NULL
+                  : p->form == GW_LOGPROBS_LIST ? json_incref(a)
+                  : bad                         ? NULL
                   : p->form == GW_LOGPROBS_CHAT
                       ? json_pack("{s:O,s:n}", "content", a, "refusal")
                       : json_pack("{s:O,s:O,s:O,s:O}", "tokens", a, "token_logprobs", own, "top_logprobs",

@@ -10,7 +10,7 @@ struct json_t;
  * be shown; a token whose text is held back, because a stop string may begin there, waits. When the text ends, the rest
  * goes out, but not tokens that begin at or after the place where a stop string cut the text off. So the tokens given
  * out spell the text shown; only the last token may reach beyond its end. */
-typedef enum gw_logprobs_form { GW_LOGPROBS_CHAT, GW_LOGPROBS_TEXT } gw_logprobs_form;
+typedef enum gw_logprobs_form { GW_LOGPROBS_CHAT, GW_LOGPROBS_TEXT, GW_LOGPROBS_LIST } gw_logprobs_form;
 typedef struct gw_logprobs {
     const bt_tokenizer *tok; /* outlives this; NULL: nobody asked */
     gw_logprobs_form form;
@@ -31,6 +31,7 @@ bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is
 /* The value of "logprobs" for the tokens that may go out now (is_over: the text has ended), a new reference; JSON null
  * when nobody asked, NULL when out of memory.
  *   chat        {content: [{token, logprob, bytes, top_logprobs}], refusal}
+ *   list        [{id, token, logprob, bytes, top_logprobs: [the same without them]}]
  *   completion  {tokens, token_logprobs, top_logprobs, text_offset}. top_logprobs has an object for each token, with
  *               `top` of the likeliest and the token itself; null with a `top` of 0. Offsets are characters
  *               of prompt and answer together */

@@ -6,36 +6,144 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* An array of text parts becomes one string, which replaces it in the tree and so lives as long. */
-static bt_err join_parts(gw_reader *p, json_t *message, json_t *parts, const char *where)
+/* ---- contents ------------------------------------------------------------------------------------- */
+
+static const gw_message_part *find_part(const gw_message_part *parts, const char *type)
 {
-    size_t total = 0;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *part = json_array_get(parts, i), *text = json_object_get(part, "text");
-        const char *type = json_string_value(json_object_get(part, "type"));
+    while (parts->type && strcmp(parts->type, type) != 0) parts++;
+    return parts->type ? parts : NULL;
+}
+
+/* All parts are of known types, with their texts; adds up their bytes, of thoughts in [1]. */
+static bt_err check_parts(size_t total[static 2], gw_reader *p, const json_t *list, const char *where,
+                          const gw_message_part *parts)
+{
+    for (size_t i = 0; i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const char *type = json_string_value(json_object_get(item, "type"));
+        const gw_message_part *part = type ? find_part(parts, type) : NULL;
+        const json_t *text = part ? json_object_get(item, part->text) : NULL;
         if (!type)
             return gw_error_say(p->err, 400, "invalid_type", where,
                                 "Invalid '%s[%zu]': expected an object with a 'type'.", where, i);
-        if (strcmp(type, "text") != 0)
+        if (!part)
             return gw_error_say(p->err, 400, "unsupported_parameter", where,
-                                "'%s[%zu]' is of type '%.64s'; this server takes only 'text'.", where, i,
-                                type);
+                                "'%s[%zu]' is of type '%.64s'; this server takes only '%s'.", where, i, type,
+                                parts->type);
         if (!json_is_string(text))
             return gw_error_say(p->err, 400, "invalid_type", where,
-                                "Invalid '%s[%zu].text': expected a string.", where, i);
-        if (!bt_add_size(&total, total, json_string_length(text))) return gw_read_no_memory(p);
+                                "Invalid '%s[%zu].%s': expected a string.", where, i, part->text);
+        size_t *of = &total[part->is_thought];
+        if (!bt_add_size(of, *of, json_string_length(text))) return gw_read_no_memory(p);
     }
+    return BT_OK;
+}
+
+/* The texts of one kind, one after another; NULL without memory. */
+static json_t *join(const json_t *list, const gw_message_part *parts, bool thoughts, size_t total)
+{
     char *joined = malloc(total + 1);
-    if (!joined) return gw_read_no_memory(p);
     size_t at = 0;
-    for (size_t i = 0; i < json_array_size(parts); i++) {
-        const json_t *text = json_object_get(json_array_get(parts, i), "text");
+    for (size_t i = 0; joined && i < json_array_size(list); i++) {
+        const json_t *item = json_array_get(list, i);
+        const gw_message_part *part = find_part(parts, json_string_value(json_object_get(item, "type")));
+        const json_t *text = json_object_get(item, part->text);
+        if (part->is_thought != thoughts) continue;
         memcpy(joined + at, json_string_value(text), json_string_length(text));
         at += json_string_length(text);
     }
-    json_t *s = json_stringn_nocheck(joined, total); /* parts are UTF-8, so their sum is */
+    json_t *s = joined ? json_stringn_nocheck(joined, total) : NULL; /* parts are UTF-8, so their sum is */
     free(joined);
-    return !s || json_object_set_new(message, "content", s) < 0 ? gw_read_no_memory(p) : BT_OK;
+    return s;
+}
+
+bt_err gw_messages_text(json_t **ret, json_t **ret_thoughts, gw_reader *p, json_t *content, const char *where,
+                        const gw_message_part *parts)
+{
+    size_t total[2] = {0, 0};
+    if (ret_thoughts) *ret_thoughts = NULL;
+    if (!content)
+        return gw_error_say(p->err, 400, "missing_required_parameter", where,
+                            "Missing required parameter: '%s'.", where);
+    if (json_is_string(content)) {
+        *ret = json_incref(content);
+        return BT_OK;
+    }
+    if (!json_is_array(content) || !parts)
+        return gw_read_wrong_type(p, where, parts ? "a string or an array of text parts" : "a string",
+                                  content);
+    const bt_err e = check_parts(total, p, content, where, parts);
+    if (e < 0) return e;
+    json_t *said = join(content, parts, false, total[0]);
+    json_t *thoughts = total[1] ? join(content, parts, true, total[1]) : NULL;
+    if (!said || (total[1] && !thoughts)) {
+        json_decref(said);
+        json_decref(thoughts);
+        return gw_read_no_memory(p);
+    }
+    *ret = said;
+    if (ret_thoughts) *ret_thoughts = thoughts;
+    else json_decref(thoughts);
+    return BT_OK;
+}
+
+bt_err gw_messages_add(gw_reader *p, json_t *talk, const char *role, json_t *content, const char *where,
+                       const gw_message_part *parts)
+{
+    json_t *said, *thoughts;
+    const bt_err e = gw_messages_text(&said, &thoughts, p, content, where, parts);
+    if (e < 0) return e;
+    json_t *m = json_pack("{s:s,s:o}", "role", role, "content", said);
+    if (m && thoughts) {
+        if (json_object_set(m, "reasoning_content", thoughts) < 0) {
+            json_decref(m);
+            m = NULL;
+        }
+    }
+    json_decref(thoughts);
+    return json_array_append_new(talk, m) < 0 ? gw_read_no_memory(p) : BT_OK;
+}
+
+bt_err gw_messages_take(gw_reader *p, json_t *root, json_t *talk, bt_err e)
+{
+    static const char key[] = "messages";
+    if (e < 0) {
+        json_decref(talk);
+        return e;
+    }
+    if (json_object_set_new(root, key, talk) < 0) return gw_read_no_memory(p);
+    p->r.talk.messages = json_object_get(root, key);
+    return BT_OK;
+}
+
+bt_err gw_messages_pass(gw_reader *p, json_t *root)
+{
+    static const char all[] = "chat_template_kwargs";
+    const struct {
+        const char *name;
+        json_t *value;
+    } more[] = {{"reasoning_effort", p->effort}, {"enable_thinking", p->thinks}};
+    for (size_t i = 0; i < sizeof more / sizeof *more; i++) {
+        if (!more[i].value || json_object_get(p->r.talk.kwargs, more[i].name)) continue;
+        json_t *kwargs = p->r.talk.kwargs ? json_copy((json_t *)p->r.talk.kwargs) : json_object();
+        const int failed = json_object_set(kwargs, more[i].name, more[i].value);
+        if (json_object_set_new(root, all, kwargs) < 0 || failed) return gw_read_no_memory(p);
+        p->r.talk.kwargs = json_object_get(root, all);
+    }
+    return BT_OK;
+}
+
+/* ---- chats ---------------------------------------------------------------------------------------- */
+
+static const gw_message_part text_parts[] = {{"text", "text", false}, {NULL, NULL, false}};
+
+/* An array of text parts becomes one string, which replaces it in the tree and so lives as long. */
+static bt_err join_parts(gw_reader *p, json_t *message, json_t *parts, const char *where)
+{
+    json_t *said;
+    const bt_err e = gw_messages_text(&said, NULL, p, parts, where, text_parts);
+    if (e < 0) return e;
+    return json_object_set_new(message, "content", said) < 0 ? gw_read_no_memory(p) : BT_OK;
 }
 
 /* An assistant's calls of tools, whose arguments are a text or an object. */
@@ -67,9 +175,9 @@ static bool is_one_of(const char *key, const char *const *names)
 static bt_err check_message_keys(gw_reader *p, const json_t *message, const char *where)
 {
     /* a thought has one of three names, as servers differ */
-    static const char *const texts[] = {"name",      "tool_call_id", "reasoning_content",
-                                        "reasoning", "thinking",     NULL};
-    static const char *const refused[] = {"refusal", "audio", "function_call", NULL};
+    static const char *const texts[] = {
+        "name", "tool_call_id", "reasoning_content", "reasoning", "thinking", "tool_name", NULL};
+    static const char *const refused[] = {"refusal", "audio", "function_call", "images", NULL};
     const char *key;
     char at[64];
     json_t *v;
@@ -93,9 +201,11 @@ static bt_err check_message_keys(gw_reader *p, const json_t *message, const char
     return BT_OK;
 }
 
+static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
+bool gw_messages_has_role(const char *role) { return is_one_of(role, roles); }
+
 static bt_err check_message(gw_reader *p, json_t *m, size_t index)
 {
-    static const char *const roles[] = {"system", "developer", "user", "assistant", "tool", NULL};
     char where[48];
     (void)snprintf(where, sizeof where, "messages[%zu]", index);
     if (!json_is_object(m)) return gw_read_wrong_type(p, where, "an object", m);

@@ -4,23 +4,13 @@
  * are
  * {"error": {"message", "type", "param", "code"}}. */
 #include "gateway/api/openai.h"
+#include "gateway/api/messages.h"
 
 #include <jansson.h>
 
 static const char event[] = "data: ", event_end[] = "\n\n";
 
 /* ---- requests ------------------------------------------------------------------------------------- */
-
-bt_err gw_openai_pass_effort(gw_reader *p, json_t *root)
-{
-    static const char all[] = "chat_template_kwargs", name[] = "reasoning_effort";
-    if (!p->effort || json_object_get(p->r.talk.kwargs, name)) return BT_OK;
-    json_t *kwargs = p->r.talk.kwargs ? json_copy((json_t *)p->r.talk.kwargs) : json_object();
-    const int failed = json_object_set(kwargs, name, p->effort);
-    if (json_object_set_new(root, all, kwargs) < 0 || failed) return gw_read_no_memory(p);
-    p->r.talk.kwargs = json_object_get(root, all);
-    return BT_OK;
-}
 
 static bt_err made(gw_reader *p, json_t *root)
 {
@@ -31,7 +21,7 @@ static bt_err made(gw_reader *p, json_t *root)
     if (p->r.has_usage_chunk && !p->r.is_stream)
         return gw_error_say(p->err, 400, "invalid_value", "stream_options",
                             "'stream_options' is only allowed when 'stream' is true.");
-    return gw_openai_pass_effort(p, root);
+    return gw_messages_pass(p, root);
 }
 
 /* ---- answers -------------------------------------------------------------------------------------- */
@@ -196,12 +186,13 @@ const gw_dialect gw_dialect_chat = {
     .made = made,
     .id = "chatcmpl-",
     .logprobs = GW_LOGPROBS_CHAT,
-    .stream_type = GW_DIALECT_EVENTS,
+    .stream_type = gw_dialect_events,
     .begin = chat_begin,
     .part = chat_part,
     .end = chat_end,
     .alive = gw_openai_comment,
     .whole = chat_whole,
+    .error_schema = "Error",
     .kinds = gw_openai_kinds,
     .error = gw_openai_error,
     .error_event = event,
@@ -217,12 +208,13 @@ const gw_dialect gw_dialect_text = {
     .made = made,
     .id = "cmpl-",
     .logprobs = GW_LOGPROBS_TEXT,
-    .stream_type = GW_DIALECT_EVENTS,
+    .stream_type = gw_dialect_events,
     .begin = text_begin,
     .part = text_part,
     .end = text_end,
     .alive = gw_openai_comment,
     .whole = text_whole,
+    .error_schema = "Error",
     .kinds = gw_openai_kinds,
     .error = gw_openai_error,
     .error_event = event,

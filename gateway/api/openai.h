@@ -5,7 +5,5 @@
 /* The forms that OpenAI's dialects have in common with each other. */
 extern const gw_error_kind gw_openai_kinds[];
 struct json_t *gw_openai_error(const gw_error *err, const char *type); /* {"error": {message, type, param, code}} */
-/* A reasoning_effort becomes a variable of the chat template, which root holds. */
-bt_err gw_openai_pass_effort(gw_reader *p, struct json_t *root);
-bt_err gw_openai_comment(bt_buf *out, gw_answer *a); /* a sign of life: a comment among the events */
+bt_err gw_openai_comment(bt_buf *out, gw_answer *a);                   /* a sign of life: a comment among the events */
 #endif

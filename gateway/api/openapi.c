@@ -59,9 +59,37 @@ static const char schemas[] = "{"
     "\"baton\":{\"type\":\"object\"}}},"
 "\"Model\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created\",\"owned_by\"],\"properties\":{"
     "\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"model\"},\"created\":{\"type\":\"integer\"},"
-    "\"owned_by\":{\"type\":\"string\"}}},"
+    "\"owned_by\":{\"type\":\"string\"},\"aliases\":{\"type\":\"array\",\"items\":{\"type\":\"string\"}},"
+    "\"max_model_len\":{\"type\":\"integer\"},\"context_length\":{\"type\":\"integer\"},"
+    "\"meta\":{\"type\":\"object\"}}},"
 "\"Models\":{\"type\":\"object\",\"required\":[\"object\",\"data\"],\"properties\":{\"object\":{\"const\":\"list\"},"
     "\"data\":{\"type\":\"array\",\"items\":{\"$ref\":\"#/components/schemas/Model\"}}}},"
+"\"MessagesAnswer\":{\"type\":\"object\",\"required\":[\"id\",\"type\",\"role\",\"content\",\"model\",\"stop_reason\","
+    "\"stop_sequence\",\"usage\"],\"properties\":{\"id\":{\"type\":\"string\"},\"type\":{\"const\":\"message\"},"
+    "\"role\":{\"const\":\"assistant\"},\"model\":{\"type\":\"string\"},\"content\":{\"type\":\"array\",\"items\":{"
+        "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\",\"thinking\"]},"
+        "\"text\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"},\"signature\":{\"type\":\"string\"}}}},"
+    "\"stop_reason\":{\"enum\":[\"end_turn\",\"max_tokens\",\"stop_sequence\"]},"
+    "\"stop_sequence\":{\"type\":[\"string\",\"null\"]},\"usage\":{\"type\":\"object\"}}},"
+"\"ResponsesAnswer\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created_at\",\"model\",\"status\",\"output\","
+    "\"usage\"],\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"response\"},"
+    "\"created_at\":{\"type\":\"integer\"},\"model\":{\"type\":\"string\"},"
+    "\"status\":{\"enum\":[\"completed\",\"incomplete\"]},\"output\":{\"type\":\"array\",\"items\":{\"type\":\"object\","
+        "\"required\":[\"id\",\"type\",\"content\"],\"properties\":{\"type\":{\"enum\":[\"reasoning\",\"message\"]},"
+        "\"content\":{\"type\":\"array\",\"items\":{\"type\":\"object\",\"required\":[\"type\",\"text\"]}}}}},"
+    "\"usage\":{\"type\":\"object\"}}},"
+"\"OllamaAnswer\":{\"type\":\"object\",\"required\":[\"model\",\"created_at\",\"done\"],\"properties\":{"
+    "\"model\":{\"type\":\"string\"},\"created_at\":{\"type\":\"string\"},\"done\":{\"type\":\"boolean\"},"
+    "\"message\":{\"type\":\"object\",\"required\":[\"role\",\"content\"]},\"response\":{\"type\":\"string\"},"
+    "\"thinking\":{\"type\":\"string\"},\"done_reason\":{\"enum\":[\"stop\",\"length\",\"load\"]}}},"
+"\"LlamaAnswer\":{\"type\":\"object\",\"required\":[\"content\",\"stop\",\"tokens_predicted\",\"tokens_evaluated\"],"
+    "\"properties\":{\"content\":{\"type\":\"string\"},\"stop\":{\"type\":\"boolean\"},"
+    "\"stop_type\":{\"enum\":[\"eos\",\"limit\",\"word\"]},\"stopping_word\":{\"type\":\"string\"},"
+    "\"timings\":{\"type\":\"object\"}}},"
+"\"OllamaError\":{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"string\"}}},"
+"\"MessagesError\":{\"type\":\"object\",\"required\":[\"type\",\"error\"],\"properties\":{\"type\":{\"const\":\"error\"},"
+    "\"error\":{\"type\":\"object\",\"required\":[\"type\",\"message\"],\"properties\":{\"type\":{\"type\":\"string\"},"
+    "\"message\":{\"type\":\"string\"}}}}},"
 "\"Object\":{\"type\":\"object\"},"
 "\"Error\":{\"type\":\"object\",\"required\":[\"error\"],\"properties\":{\"error\":{\"type\":\"object\","
     "\"required\":[\"message\",\"type\",\"param\",\"code\"],\"properties\":{\"message\":{\"type\":\"string\"},"
@@ -120,12 +148,12 @@ static json_t *schema_of(const gw_field *f)
     return NULL;
 }
 
-static json_t *request_schema(const gw_dialect *d)
+static json_t *request_schema(const gw_fields *own, unsigned where)
 {
     json_t *fields = json_object(), *required = json_array();
     size_t at = 0;
     const gw_field *f;
-    while ((f = gw_fields_next(&at, d->own, d->where))) {
+    while ((f = gw_fields_next(&at, own, where))) {
         fields = with(fields, f->name, with(schema_of(f), "description", json_string(f->help)));
         if (f->is_required && json_array_append_new(required, json_string(f->name)) < 0)
             fields = with(fields, f->name, NULL);
@@ -147,7 +175,9 @@ static json_t *content_of(const gw_endpoint *e)
     if (!e->answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
     c = content("application/json", reference(e->answer));
     if (e->request && strcmp(e->answer, "Object") != 0) /* the two that may be streams */
-        c = with(c, "text/event-stream", json_object());
+        c = with(c,
+                 e->dialect->stream_type == gw_dialect_lines ? "application/x-ndjson" : "text/event-stream",
+                 json_object());
     return c;
 }
 
@@ -168,7 +198,7 @@ static json_t *operation(const gw_endpoint *e)
                   "An error: 400 for what the request says, 401 without a key, 403 for a key without the "
                   "role, 404, 405, 413, 429 when the key's limits are reached or the queue is full, "
                   "5xx for the server's own",
-                  "content", content("application/json", reference("Error")));
+                  "content", content("application/json", reference(e->dialect->error_schema)));
     if (e->request)
         o = with(o, "requestBody",
                  json_pack("{s:b,s:o}", "required", 1, "content",
@@ -196,14 +226,25 @@ static const gw_dialect *const dialects[] = {
 #undef X
 };
 
+/* Objects of the table that are no request to nodes. */
+static const struct {
+    const char *name;
+    unsigned where;
+} objects[] = {{"OllamaOptions", GW_FIELD_OLLAMA_OPTIONS}, {"OllamaShowRequest", GW_FIELD_OLLAMA_SHOW}};
+
 static json_t *document(void)
 {
     json_t *components = json_loads(schemas, 0, NULL);
     for (size_t i = 0; i < sizeof dialects / sizeof *dialects; i++)
-        components = with(components, dialects[i]->request, request_schema(dialects[i]));
+        components =
+            with(components, dialects[i]->request, request_schema(dialects[i]->own, dialects[i]->where));
+    for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
+        components =
+            with(components, objects[i].name, request_schema(gw_dialect_ollama_chat.own, objects[i].where));
     return json_pack("{s:s,s:{s:s,s:s,s:s},s:[{s:s}],s:[{},{s:[]}],s:o,s:{s:o,s:{s:{s:s,s:s}}}}", "openapi",
                      "3.1.0", "info", "title", "Baton", "version", BT_VERSION, "description",
-                     "OpenAI's API for one model. Fields that no schema names are refused by their name.",
+                     "OpenAI's API for one model, and Anthropic's, ollama's and llama.cpp's beside it. "
+                     "Fields that no schema names are refused by their name.",
                      "servers", "url", "/", "security", "key", "paths", paths(), "components", "schemas",
                      components, "securitySchemes", "key", "type", "http", "scheme", "bearer");
 }

@@ -9,9 +9,10 @@ typedef struct gw_reader {
     gw_ask r;
     gw_error *err;
     const gw_ask_limits *limits;
-    unsigned where;              /* the dialect's bit of gw_field_where */
     const struct gw_fields *own; /* its own fields */
-    json_t *effort;              /* reasoning_effort; NULL: not given */
+    /* What becomes the conversation when all fields are read, in the tree; NULL: not given. */
+    json_t *system, *messages;
+    json_t *effort, *thinks; /* variables of the chat template: reasoning_effort, enable_thinking */
 } gw_reader;
 
 /* The body of a request, which must be one object: a new reference. */

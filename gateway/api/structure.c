@@ -46,6 +46,12 @@ static bt_err set_text(gw_reader *p, const char *field, gw_structure_form form, 
     return json_string_length(v) ? set(p, field, form, v) : BT_OK;
 }
 
+bt_err gw_structure_object(gw_reader *p, const gw_field *f, json_t *v)
+{
+    (void)v;
+    return set(p, f->name, GW_STRUCTURE_OBJECT, NULL);
+}
+
 bt_err gw_structure_regex(gw_reader *p, const gw_field *f, json_t *v)
 {
     return set_text(p, f->name, GW_STRUCTURE_REGEX, v);

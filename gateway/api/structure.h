@@ -13,6 +13,7 @@ enum { GW_STRUCTURES_KEPT = 64 };
 bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v);  /* response_format */
 bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v); /* structured_outputs */
 bt_err gw_structure_json(gw_reader *p, const gw_field *f, json_t *v);   /* a schema: as JSON, or as text of JSON */
+bt_err gw_structure_object(gw_reader *p, const gw_field *f, json_t *v); /* any JSON object, whatever v says */
 bt_err gw_structure_regex(gw_reader *p, const gw_field *f, json_t *v);
 bt_err gw_structure_grammar(gw_reader *p, const gw_field *f, json_t *v);
 bt_err gw_structure_choice(gw_reader *p, const gw_field *f, json_t *v); /* guided_choice */

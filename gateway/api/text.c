@@ -226,10 +226,14 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, con
     if (r->is_chat) e = begin_thoughts(&a, t, r, ids, ids_len, fault);
     for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
         const int32_t id = find_control(t->tok, r->stop[i], r->stop_len[i]);
-        if (id >= 0) a.stop_id[a.stop_ids++] = id;
+        if (id >= 0) {
+            a.stop_at[a.stop_ids] = i;
+            a.stop_id[a.stop_ids++] = id;
+        }
         e = bt_stop_add_string(&a.stop, r->stop[i], r->stop_len[i], fault);
     }
     if (e == BT_OK && r->sampling.logprobs && !r->is_chat) e = count_chars(&a.prompt_chars, t, r, fault);
+    a.counted = a.thoughts;
     if (e == BT_OK) *ret = a;
     return e;
 }
@@ -252,6 +256,15 @@ static bt_err show(gw_text_answer *a, const bt_buf *fresh)
     return BT_OK;
 }
 
+/* A token counts where thoughts go on behind it. */
+static void count_thoughts(gw_text_answer *a)
+{
+    bt_thoughts_part p;
+    if (!a->counted.marks) return;
+    while (bt_thoughts_next(&p, &a->counted, bt_buf_text(&a->text), a->text.len, false)) continue;
+    a->thought_tokens += a->counted.state == BT_THOUGHTS_THINKS;
+}
+
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault)
 {
     bt_buf fresh;
@@ -263,6 +276,7 @@ bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault)
     bt_err e = bt_detok_push(&fresh, &a->detok, id, fault);
     if (e == BT_OK) e = show(a, &fresh);
     bt_buf_done(&fresh);
+    count_thoughts(a);
     return e;
 }
 
@@ -282,8 +296,15 @@ bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault)
     return e;
 }
 
-bt_err gw_text_stop(gw_text_answer *a, bt_fault *fault)
+bt_text_span gw_text_stopped_by(const gw_text_answer *a)
 {
+    return (bt_text_span){a->stop.text[a->stop.found], a->stop.len[a->stop.found]};
+}
+
+bt_err gw_text_stop(gw_text_answer *a, int32_t id, bt_fault *fault)
+{
+    for (size_t i = 0; i < a->stop_ids; i++)
+        if (a->stop_id[i] == id) a->stop.found = a->stop_at[i];
     const bt_err e = gw_text_finish(a, fault);
     a->is_stopped = true;
     return e;

@@ -53,13 +53,15 @@ bt_err gw_text_of_ids(bt_buf *ret, const gw_text *t, const int32_t *ids, size_t 
 typedef struct gw_text_answer {
     bt_detok detok;
     bt_stop stop;
-    bt_buf text;          /* everything that may be shown, in whole characters */
-    bt_thoughts thoughts; /* how far the text has been given out by gw_text_next */
-    bool is_stopped;      /* a stop string came: the text ends before it, later ids change nothing */
-    bool brings_bos;      /* the prompt's text begins with the BOS that the file asks for: none was added */
-    size_t prompt_chars;  /* of the prompt's text, where log probabilities of a completion tell places */
+    bt_buf text;           /* everything that may be shown, in whole characters */
+    bt_thoughts thoughts;  /* how far the text has been given out by gw_text_next */
+    bool is_stopped;       /* a stop string came: the text ends before it, later ids change nothing */
+    bool brings_bos;       /* the prompt's text begins with the BOS that the file asks for: none was added */
+    size_t prompt_chars;   /* of the prompt's text, where log probabilities of a completion tell places */
+    size_t thought_tokens; /* inside thoughts so far */
+    bt_thoughts counted;   /* private: how far thought_tokens counts */
     int32_t stop_id[GW_ASK_MAX_STOPS], mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* private */
-    size_t stop_ids;
+    size_t stop_ids, stop_at[GW_ASK_MAX_STOPS];
 } gw_text_answer;
 
 /* ids: of the prompt. ids_max bounds the memory. */
@@ -68,7 +70,9 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, con
 /* Whether a stop string is the id's name: gw_text_stop instead of gw_text_push then, and the id is no part of the
  * answer. */
 bool gw_text_is_stop(const gw_text_answer *a, int32_t id);
-bt_err gw_text_stop(gw_text_answer *a, bt_fault *fault); /* gives out the text held back, and sets is_stopped */
+bt_err gw_text_stop(gw_text_answer *a, int32_t id, bt_fault *fault); /* gives out the text held back, and sets
+                                                                        is_stopped */
+bt_text_span gw_text_stopped_by(const gw_text_answer *a);            /* the stop string, with is_stopped */
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
 /* The next part of the text, of what a chat's model thinks or of what it says; each byte comes once. is_over: the text
  * has ended. False: there is none for now. */

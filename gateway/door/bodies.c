@@ -42,6 +42,29 @@ static bt_err write_template(gw_body *b)
     return gw_json_add(&b->answer, j, JSON_COMPACT) < 0 ? gw_error_no_memory(&b->err) : BT_OK;
 }
 
+/* How many tokens the prompt has. */
+static bt_err write_count(gw_body *b)
+{
+    int32_t *ids = NULL;
+    size_t n = 0;
+    const bt_err e = gw_text_prompt(&ids, &n, b->door->env.text, &b->request, b->ctx_tokens, &b->err);
+    free(ids);
+    if (e < 0) return e;
+    return gw_json_add(&b->answer, json_pack("{s:I}", "input_tokens", (json_int_t)n), JSON_COMPACT) < 0
+               ? gw_error_no_memory(&b->err)
+               : BT_OK;
+}
+
+static bt_err write_loaded(gw_body *b)
+{
+    gw_answer a = gw_dialect_answer(b->dialect, &b->request);
+    a.model = b->limits.names[0];
+    a.created_us = bt_clock_wall_s() * 1000000;
+    const bt_err e = b->dialect->loaded(&b->answer, &a);
+    gw_dialect_answer_done(&a);
+    return e < 0 ? gw_error_no_memory(&b->err) : BT_OK;
+}
+
 static void read_request(gw_body *b, const char *bytes, bt_err (*read)(gw_body *b))
 {
     b->e = gw_dialect_read(&b->request, &b->err, b->dialect, bytes, b->len, &b->limits);
@@ -50,11 +73,12 @@ static void read_request(gw_body *b, const char *bytes, bt_err (*read)(gw_body *
     talk->now_s = b->now_s;
     talk->steps_max = b->is_quick ? GW_TEXT_QUICK_STEPS : 0;
     talk->bytes_max = b->is_quick ? GW_TEXT_QUICK_BYTES : 0;
-    b->e = read(b);
+    b->e = b->request.is_load ? write_loaded(b) : read(b);
     gw_ask_drop_texts(&b->request); /* millions of objects of JSON, maybe */
 }
 
 void gw_bodies_ask(gw_body *b, const char *bytes) { read_request(b, bytes, read_prompt); }
+void gw_bodies_count(gw_body *b, const char *bytes) { read_request(b, bytes, write_count); }
 void gw_bodies_template(gw_body *b, const char *bytes) { read_request(b, bytes, write_template); }
 
 /* The log hears of it once; the metric counts. */
@@ -161,16 +185,18 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
     l->arrived_us = bt_clock_us();
     l->key = r->caller ? gw_auth_hold(r->caller) : NULL;
     l->share = gw_rights_share(d, r);
-    *b = (gw_body){.door = d,
-                   .live = l,
-                   .len = r->body_len,
-                   .dialect = gw_endpoints_dialect(r->path),
-                   .read = read,
-                   .then = then,
-                   .now_s = local_now_s(),
-                   .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
-                   .limits = {d->env.names, d->env.names_len, (uint32_t)bt_tokenizer_count(d->env.text->tok),
-                              BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults}};
+    *b =
+        (gw_body){.door = d,
+                  .live = l,
+                  .len = r->body_len,
+                  .dialect = gw_endpoints_dialect(r->path),
+                  .read = read,
+                  .then = then,
+                  .now_s = local_now_s(),
+                  .ctx_tokens = gw_rights_context(l->key, gw_door_context_tokens(d)),
+                  .limits = {d->env.model->names, d->env.model->names_len,
+                             (uint32_t)bt_tokenizer_count(d->env.text->tok),
+                             BT_MSG_MAX_STOP_IDS - d->env.text->stop_ids_len, d->env.defaults, d->env.model}};
     bt_buf_init(&b->answer, GW_DOOR_ANSWER_MAX_BYTES);
     b->is_quick = b->len <= GW_BODIES_SHORT_BYTES;
     if (b->is_quick) b->read(b, r->body);

@@ -39,6 +39,7 @@ void gw_bodies_read(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
                     void (*read)(gw_body *b, const char *bytes), void (*then)(gw_body *b));
 /* How a body is read: fills b, by any thread, so it touches of the door only what never changes. */
 void gw_bodies_ask(gw_body *b, const char *bytes);      /* for an answer of nodes */
+void gw_bodies_count(gw_body *b, const char *bytes);    /* {"input_tokens": of the prompt} */
 void gw_bodies_template(gw_body *b, const char *bytes); /* of a chat: {"prompt": the text it becomes} */
 /* The client of a live whose body is unread has gone. */
 void gw_bodies_forget(gw_body *b);

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/rng.h"
 #include "gateway/api/endpoints.h"
+#include "gateway/api/ollama.h"
 #include "gateway/api/refusal.h"
 #include "gateway/api/structure.h"
 #include "gateway/api/words.h"
@@ -37,7 +38,6 @@ bt_err gw_door_new(gw_door **ret, const gw_door_env *env, bt_fault *fault)
     }
     d->env = *env;
     d->own_bos.every_ms = 60000;
-    d->started_s = bt_clock_wall_s();
     bt_buf_init(&d->openapi, GW_DOOR_ANSWER_MAX_BYTES);
     *ret = d;
     return BT_OK;
@@ -80,7 +80,7 @@ static void fill_live(gw_door *d, gw_live *l, const gw_dialect *t, const gw_ask 
     l->is_baton = r->is_baton;
     l->top_logprobs = r->sampling.top_logprobs;
     gw_capture_begin(l, &r->sampling);
-    l->head.model = d->env.names[0];
+    l->head.model = d->env.model->names[0];
     l->head.created_us = bt_clock_wall_s() * 1000000;
     l->head.prompt_tokens = l->prompt_len;
     uint64_t key;
@@ -135,10 +135,15 @@ static void was_read(gw_body *b)
     gw_live *l = b->live;
     if (b->e == BT_EARG) gw_rights_name_context(l->key, b->ctx_tokens, &b->err);
     if (b->e == BT_OK) b->e = gw_rights_choose_nodes(b->door, l->key, &b->request, &b->err);
-    if (b->e == BT_OK) b->e = gw_rights_begin(l, &b->err);
+    if (b->e == BT_OK && !b->request.is_load) b->e = gw_rights_begin(l, &b->err);
     if (b->e < 0) {
         gw_http_set_user(l->x, NULL);
         gw_reply_error(b->door, l->x, &b->err, NULL);
+        return;
+    }
+    if (b->request.is_load) {
+        gw_http_set_user(l->x, NULL);
+        gw_reply_json(b->door, l->x, &b->answer);
         return;
     }
     b->live = NULL;
@@ -198,7 +203,7 @@ static void refuse_node(gw_door *d, gw_live *l, const bt_fault *fault)
 static bt_err take_token(gw_live *l, int32_t id, const bt_msg_logprob *logprob, bt_fault *fault)
 {
     const size_t begin_bytes = gw_text_made(&l->text);
-    if (gw_text_is_stop(&l->text, id)) return gw_text_stop(&l->text, fault);
+    if (gw_text_is_stop(&l->text, id)) return gw_text_stop(&l->text, id, fault);
     bt_err e = bt_buf_add(&l->ids, &id, sizeof id);
     if (e == BT_OK) e = gw_text_push(&l->text, id, fault);
     if (e == BT_OK && l->logprobs.tok && logprob)
@@ -224,6 +229,7 @@ static void grow(gw_door *d, gw_live *l, const gw_action *a)
             return;
         }
     }
+    l->head.answer_tokens = l->ids.len / sizeof(int32_t);
     if (l->text.is_stopped) gw_live_want(l, false);
     show_fresh_text(d, l, false);
 }
@@ -337,6 +343,18 @@ static void post_detokenize(gw_door *d, gw_http_exchange *x, const gw_http_reque
     post_words(d, x, r, read_detokenize);
 }
 
+static void read_ollama_show(gw_body *b, const char *bytes) { read_words(b, gw_ollama_show, bytes); }
+
+static void post_ollama_show(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post_words(d, x, r, read_ollama_show);
+}
+
+static void post_count(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    post_words(d, x, r, gw_bodies_count);
+}
+
 static void post_template(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
 {
     post_words(d, x, r, gw_bodies_template);
@@ -356,7 +374,7 @@ static size_t find_endpoint(const gw_door *d, const gw_http_request *r, gw_error
     const size_t i = gw_endpoints_find(r->path);
     *ret_allow = NULL;
     if (i == gw_endpoints_len) {
-        (void)gw_error_say(err, 404, "not_found", NULL, "There is nothing at %.100s.", r->path);
+        gw_endpoints_tell(err, r->path);
         return i;
     }
     const gw_endpoint *p = &gw_endpoints[i];
@@ -372,10 +390,11 @@ static size_t find_endpoint(const gw_door *d, const gw_http_request *r, gw_error
 
 static bool is_post(size_t i) { return i < gw_endpoints_len && gw_endpoints[i].method == GW_POST; }
 
-static void *introduce(void *ud, const char *authorization)
+static void *introduce(void *ud, const char *authorization, const char *api_key)
 {
     const gw_door *d = ud;
-    return d->env.auth ? gw_auth_take(d->env.auth, authorization) : NULL;
+    if (!d->env.auth) return NULL;
+    return authorization ? gw_auth_take(d->env.auth, authorization) : gw_auth_take_key(d->env.auth, api_key);
 }
 
 static void leave(void *ud, void *caller)
@@ -467,6 +486,7 @@ void gw_door_act(gw_door *d, const gw_action *a)
     if (!l) return;
     if (a->type == GW_DO_FIRST) {
         l->first = a->u.first.msg;
+        l->head.cached_tokens = l->first.cached_tokens < l->prompt_len ? l->first.cached_tokens : 0;
         if (l->x && l->is_stream && gw_live_begin_stream(d, l)) gw_http_flush(l->x);
     } else if (a->type == GW_DO_TOKENS) {
         grow(d, l, a);

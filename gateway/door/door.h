@@ -4,6 +4,7 @@
 #include "gateway/brain/brain.h"
 #include "gateway/door/metrics.h"
 #include "gateway/door/turn.h"
+#include "gateway/api/models.h"
 #include "gateway/api/text.h"
 #include "gateway/http/auth.h"
 #include "gateway/http/http.h"
@@ -31,9 +32,7 @@ typedef struct gw_door_env {
     gw_auth *auth; /* NULL: no keys */
     const bt_prefix_secret *prefix_secret;
     const gw_text *text;
-    const char *const *names;
-    size_t names_len;            /* of the model; the first goes into answers */
-    uint32_t ctx_tokens;         /* of the model */
+    const gw_model_facts *model;
     const bt_defaults *defaults; /* of sampling, options included */
     const gw_brain *brain;       /* to look at */
     gw_metrics *metrics;
@@ -43,7 +42,6 @@ typedef struct gw_door_env {
     gw_node_link *link;  /* for its counters */
     bt_incarnation self;
     const char *node_id;
-    const uint8_t *model_id;
     /* Gives ev to the brain and carries out the brain's actions before it returns. The door calls this from inside
      * gw_http_run, and when work of `aside` is done. */
     void (*step)(void *ud, const gw_event *ev);

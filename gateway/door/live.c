@@ -15,6 +15,7 @@ void gw_live_free(gw_live *l)
     gw_text_end(&l->text);
     gw_logprobs_end(&l->logprobs);
     bt_buf_done(&l->ids);
+    gw_dialect_answer_done(&l->head);
     free(l->prompt_ids);
     free(l);
 }

@@ -4,6 +4,7 @@
 #include "base/hash.h"
 #include "gateway/api/json.h"
 #include "gateway/api/models.h"
+#include "gateway/api/ollama.h"
 #include "gateway/api/openapi.h"
 #include "gateway/door/metrics.h"
 #include "gateway/door/reply.h"
@@ -59,7 +60,7 @@ void gw_pages_models(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     (void)r;
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_models_list(&b, d->env.names, d->env.names_len, d->started_s) < 0) b.err = BT_ENOMEM;
+    if (gw_models_list(&b, d->env.model, gw_door_context_tokens(d)) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
 }
 
@@ -69,18 +70,18 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     const char *id = r->path + strlen("/v1/models/");
     char shown[201];
     size_t i = 0;
-    while (i < d->env.names_len && strcmp(d->env.names[i], id) != 0) i++;
-    if (i == d->env.names_len) {
+    while (i < d->env.model->names_len && strcmp(d->env.model->names[i], id) != 0) i++;
+    if (i == d->env.model->names_len) {
         gw_error err;
         (void)gw_error_say(&err, 404, "model_not_found", "model",
                            "The model '%s' does not exist here; this server has '%s'.",
-                           bt_utf8_show(shown, sizeof shown, id, strlen(id)), d->env.names[0]);
+                           bt_utf8_show(shown, sizeof shown, id, strlen(id)), d->env.model->names[0]);
         gw_reply_error(d, x, &err, NULL);
         return;
     }
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
-    if (gw_models_one(&b, id, d->started_s) < 0) b.err = BT_ENOMEM;
+    if (gw_models_one(&b, d->env.model, id, gw_door_context_tokens(d)) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
 }
 
@@ -91,6 +92,33 @@ void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     if (d->openapi.len == 0 && gw_openapi_render(&d->openapi) < 0) b.err = BT_ENOMEM;
     else (void)bt_buf_add(&b, d->openapi.data, d->openapi.len);
+    gw_reply_json(d, x, &b);
+}
+
+void gw_pages_ollama_tags(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    (void)r;
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    if (gw_ollama_tags(&b, d->env.model) < 0) b.err = BT_ENOMEM;
+    gw_reply_json(d, x, &b);
+}
+
+void gw_pages_ollama_ps(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    (void)r;
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    if (gw_ollama_ps(&b, d->env.model, gw_door_context_tokens(d)) < 0) b.err = BT_ENOMEM;
+    gw_reply_json(d, x, &b);
+}
+
+void gw_pages_ollama_version(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    (void)r;
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    if (gw_ollama_version(&b) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
 }
 
@@ -190,7 +218,7 @@ void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     json_t *j =
         json_pack("{s:{s:I,s:o},s:I,s:s,s:s,s:I,s:{s:b,s:b},s:s,s:o,s:I,s:I}", "default_generation_settings",
                   "n_ctx", ctx_tokens, "params", params(d->env.defaults, max_answer), "total_slots",
-                  (json_int_t)count_slots(d), "model_alias", d->env.names[0], "model_path",
+                  (json_int_t)count_slots(d), "model_alias", d->env.model->names[0], "model_path",
                   shown(path, sizeof path, d->env.options->model), "n_ctx", ctx_tokens, "modalities",
                   "vision", 0, "audio", 0, "build_info", "baton " BT_VERSION, "defaults",
                   defaults(d->env.defaults), "max_answer", (json_int_t)max_answer, "completion_tokens",
@@ -351,9 +379,9 @@ static json_t *outer_status(const gw_door *d)
     const gw_brain *brain = d->env.brain;
     const gw_registry *r = gw_brain_registry(brain);
     return json_pack("{s:s,s:b,s:{s:s,s:s,s:i},s:{s:i,s:i,s:i,s:i}}", "state", state_of(d), "ready",
-                     !d->is_draining && gw_brain_is_ready(brain), "model", "name", d->env.names[0], "id",
-                     bt_hash_hex(model, d->env.model_id), "ctx_tokens", (int)d->env.ctx_tokens, "counts",
-                     "prefill_nodes", (int)r->ready[0], "decode_nodes", (int)r->ready[1], "running",
+                     !d->is_draining && gw_brain_is_ready(brain), "model", "name", d->env.model->names[0],
+                     "id", bt_hash_hex(model, d->env.model->id), "ctx_tokens", (int)d->env.model->ctx_tokens,
+                     "counts", "prefill_nodes", (int)r->ready[0], "decode_nodes", (int)r->ready[1], "running",
                      (int)gw_brain_active(brain), "waiting", (int)gw_brain_queued(brain));
 }
 

@@ -67,7 +67,6 @@ struct gw_door {
     bt_buf openapi; /* made when somebody asks for it first: it never changes, and takes milliseconds */
     uint64_t number;
     uint8_t id_key[8];
-    int64_t started_s;
     size_t open_count, unread_count, unread_bytes; /* unread: bodies that a thread reads, or that wait for it */
     gw_key_pace pace;                              /* of requests that nodes had */
     bt_log_limit own_bos;                          /* warnings about prompts that bring their BOS */
@@ -81,6 +80,6 @@ enum { GW_DOOR_ANSWER_MAX_BYTES = 256 << 20 }; /* of one whole answer */
 static inline uint32_t gw_door_context_tokens(const gw_door *d)
 {
     const uint64_t nodes = gw_brain_limit_tokens(d->env.brain);
-    return nodes > 0 && nodes < d->env.ctx_tokens ? (uint32_t)nodes : d->env.ctx_tokens;
+    return nodes > 0 && nodes < d->env.model->ctx_tokens ? (uint32_t)nodes : d->env.model->ctx_tokens;
 }
 #endif

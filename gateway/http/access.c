@@ -8,11 +8,13 @@
 
 #include <string.h>
 #include <strings.h>
-#include <strings.h>
 
 /* Unwanted bodies: announced ones up to SKIP are read and dropped, so that the connection lives on; chunked
  * ones, whose length shows too late to answer early, up to DRAIN. */
 enum { SKIP_MAX_BYTES = 64 << 10, DRAIN_MAX_BYTES = 256 << 20 };
+
+/* As Anthropic's clients send a key. */
+static const char API_KEY[] = "X-Api-Key";
 
 static const char *header(const gw_http_exchange *x, const char *name)
 {
@@ -80,7 +82,7 @@ static enum MHD_Result wipe_authorization(void *cls, enum MHD_ValueKind kind, co
 {
     (void)cls;
     (void)kind;
-    if (value && strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0)
+    if (value && (strcasecmp(name, MHD_HTTP_HEADER_AUTHORIZATION) == 0 || strcasecmp(name, API_KEY) == 0))
         bt_secret_wipe((char *)(uintptr_t)value, strlen(value));
     return MHD_YES;
 }
@@ -88,10 +90,10 @@ static enum MHD_Result wipe_authorization(void *cls, enum MHD_ValueKind kind, co
 static void introduce(gw_http_exchange *x)
 {
     const gw_http_handler *handler = &x->http->handler;
-    const char *authorization = header(x, MHD_HTTP_HEADER_AUTHORIZATION);
-    x->has_authorization = authorization != NULL;
-    x->caller = handler->introduce(handler->ud, authorization);
-    if (authorization)
+    const char *authorization = header(x, MHD_HTTP_HEADER_AUTHORIZATION), *api_key = header(x, API_KEY);
+    x->has_authorization = authorization || api_key;
+    x->caller = handler->introduce(handler->ud, authorization, api_key);
+    if (x->has_authorization)
         (void)MHD_get_connection_values(x->connection, MHD_HEADER_KIND, wipe_authorization, NULL);
 }
 

@@ -181,11 +181,16 @@ void gw_auth_give(gw_key *k)
 
 gw_key *gw_auth_take(gw_auth *a, const char *authorization)
 {
-    if (!authorization || strncasecmp(authorization, "Bearer ", 7) != 0) return NULL;
-    const size_t n = strlen(authorization + 7);
+    const bool is_bearer = authorization && strncasecmp(authorization, "Bearer ", 7) == 0;
+    return is_bearer ? gw_auth_take_key(a, authorization + 7) : NULL;
+}
+
+gw_key *gw_auth_take_key(gw_auth *a, const char *key)
+{
+    const size_t n = key ? strlen(key) : 0;
     if (n == 0 || n > GW_KEY_MAX_BYTES) return NULL;
     entry wanted;
-    bt_secret_hash(wanted.hash, a->hash_key, authorization + 7, n);
+    bt_secret_hash(wanted.hash, a->hash_key, key, n);
     const entry *found = bsearch(&wanted, a->entries, a->len, sizeof *a->entries, by_hash);
     bt_secret_wipe(&wanted, sizeof wanted);
     return found ? gw_auth_hold(a->keys[found->at]) : NULL;

@@ -37,8 +37,9 @@ void gw_auth_free(gw_auth *a); /* NULL is fine */
 /* The key in the value of an Authorization header (NULL: none), to be given back; NULL: it is none of these. The time
  * taken does not depend on how much of a key was right. */
 gw_key *gw_auth_take(gw_auth *a, const char *authorization);
-gw_key *gw_auth_hold(gw_key *k); /* once more */
-void gw_auth_give(gw_key *k);    /* NULL is fine */
+gw_key *gw_auth_take_key(gw_auth *a, const char *key); /* the same, of a key alone; NULL: none */
+gw_key *gw_auth_hold(gw_key *k);                       /* once more */
+void gw_auth_give(gw_key *k);                          /* NULL is fine */
 
 size_t gw_auth_count(const gw_auth *a);
 gw_key *gw_auth_at(const gw_auth *a, size_t i); /* in the order of the file; borrowed, until the next reload */

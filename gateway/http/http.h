@@ -34,7 +34,7 @@ enum { GW_HTTP_MAX_ID_BYTES = 128, GW_HTTP_RESERVE = 256 };
 typedef struct gw_http_request {
     const char *method, *path; /* path without host, query, and slashes at its end */
     void *caller;              /* what `introduce` returned */
-    bool has_authorization;    /* there is such a header */
+    bool has_authorization;    /* there is one of the headers of introduce */
     uint64_t address;          /* of the client, as gw_listen_number has it */
     const char *origin;        /* header, NULL: none; a web page in a browser asks */
     const char *body;
@@ -44,9 +44,10 @@ typedef struct gw_http_request {
 
 typedef struct gw_http_handler {
     void *ud;
-    /* Who asks, by the Authorization header (NULL: none). Called once for each request whose head is good; the header
-     * is wiped behind it, so that a key does not stay in memory. The answer goes back to `leave` in the end. */
-    void *(*introduce)(void *ud, const char *authorization);
+    /* Who asks, by the headers Authorization and X-Api-Key (NULL: none). Called once for each request whose head is
+     * good; both are wiped behind it, so that a key does not stay in memory. The answer goes back to `leave` in the
+     * end. */
+    void *(*introduce)(void *ud, const char *authorization, const char *api_key);
     void (*leave)(void *ud, void *caller);
     /* Whether to keep the body. Called with method, path and caller alone, before the body is read. */
     bool (*wants_body)(void *ud, const gw_http_request *r);

@@ -13,7 +13,9 @@
 #include "gateway/http/http.h"
 #include "gateway/http/node_link.h"
 #include "gateway/http/tls.h"
+#include "model/gguf.h"
 #include "model/model.h"
+#include "model/quant.h"
 #include "model/store.h"
 #include "rt/loop.h"
 #include "rt/notify.h"
@@ -54,7 +56,7 @@ typedef struct server {
     char name[MAX_NAMES][NAME_BYTES];
     const char *names[MAX_NAMES];
     size_t names_len;
-    uint32_t ctx_tokens;
+    gw_model_facts facts;
     bt_defaults defaults;
     char url[300];
     uint64_t timer;
@@ -365,6 +367,31 @@ static void read_defaults(server *s, const bt_gguf *file)
     }
 }
 
+/* The type of the most bytes of weights names the quantisation. */
+static const char *quantisation(const bt_gguf *file)
+{
+    uint64_t bytes[256] = {0}, most = 0;
+    uint32_t type = 0;
+    for (size_t i = 0; i < bt_gguf_tensor_count(file); i++) {
+        const bt_gguf_tensor *t = bt_gguf_tensor_at(file, i);
+        if (t->type >= 256 || (bytes[t->type] += t->bytes) <= most) continue;
+        most = bytes[t->type];
+        type = t->type;
+    }
+    return bt_quant_type_name(type);
+}
+
+static void tell_facts(server *s, const bt_model *m)
+{
+    s->facts = (gw_model_facts){
+        .names = s->names,         .names_len = s->names_len, .parameters = m->param_count,
+        .bytes = m->weights_bytes, .vocab = m->hp.vocab,      .dim = m->hp.dim,
+        .layers = m->hp.layers,    .ctx_tokens = m->hp.ctx,   .created_s = bt_clock_wall_s()};
+    memcpy(s->facts.id, m->id, sizeof s->facts.id);
+    (void)snprintf(s->facts.architecture, sizeof s->facts.architecture, "%s", bt_arch_of(m->hp.arch)->name);
+    (void)snprintf(s->facts.quantisation, sizeof s->facts.quantisation, "%s", quantisation(m->file));
+}
+
 static bt_err open_model(server *s, bt_fault *fault)
 {
     char path[4096];
@@ -379,10 +406,10 @@ static bt_err open_model(server *s, bt_fault *fault)
     if (e < 0) goto out;
     name_model(s, path, m->name);
     read_defaults(s, m->file);
-    s->ctx_tokens = m->hp.ctx;
+    tell_facts(s, m);
     memcpy(s->config.model_id, m->id, sizeof s->config.model_id);
     bt_log(BT_LOG_INFO, "model '%s': vocabulary %zu, context %u tokens, chat template %s", s->names[0],
-           bt_tokenizer_count(s->text.tok), s->ctx_tokens,
+           bt_tokenizer_count(s->text.tok), s->facts.ctx_tokens,
            s->text.templates.chat ? s->text.templates.from : "none");
     if (bt_tokenizer_remark(s->text.tok)) warn(NULL, bt_tokenizer_remark(s->text.tok));
     if (!s->text.templates.chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.templates.why.text);
@@ -422,9 +449,7 @@ static bt_err open_http(server *s, bt_fault *fault)
         .auth = s->auth,
         .prefix_secret = s->prefix_secret,
         .text = &s->text,
-        .names = s->names,
-        .names_len = s->names_len,
-        .ctx_tokens = s->ctx_tokens,
+        .model = &s->facts,
         .defaults = &s->defaults,
         .brain = s->brain,
         .metrics = s->metrics,
@@ -434,7 +459,6 @@ static bt_err open_http(server *s, bt_fault *fault)
         .link = s->link,
         .self = s->config.self,
         .node_id = s->config.node_id,
-        .model_id = s->config.model_id,
         .step = step,
         .ud = s,
     };

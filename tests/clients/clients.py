@@ -1,4 +1,4 @@
-"""Clients of OpenAI's API as they are, against a running gateway. For each, streaming and not, the same greedy answer
+"""Clients of the gateway's dialects as they are, against a running gateway. For each, streaming and not, the same greedy answer
 is asked for; both must come, say the same, and end as they should.
 
   clients.py URL CLIENT...     prints a line "client TAB call TAB not streamed TAB streamed" for each; exit 1: one failed
@@ -107,6 +107,103 @@ def openai_async():
 
     report("openai " + openai.__version__ + ", async", "chat.completions.create, four at once",
            lambda: asyncio.run(whole()), lambda: asyncio.run(stream()))
+
+
+def openai_responses():
+    import openai
+    from pydantic import BaseModel
+
+    class City(BaseModel):
+        city: str
+
+    c = openai.OpenAI(base_url=URL + "/v1", api_key="none")
+    how = {"model": "smollm2", "input": ASK, "temperature": 0, "max_output_tokens": 32}
+    version = "openai " + openai.__version__
+
+    def streamed():
+        kinds = []
+        with c.responses.stream(**how) as s:
+            for n, event in enumerate(s):
+                kinds.append(event.type)
+            last = s.get_final_response()
+        assert kinds[0] == "response.created" and kinds[-1] == "response.completed" and last.usage.output_tokens > 0
+        return last.output_text
+
+    report(version, "responses.create, stream", lambda: c.responses.create(**how).output_text, streamed)
+    report(version, "responses.parse", lambda: c.responses.parse(text_format=City, **how).output_parsed.city, None)
+
+    def refused():
+        try:
+            c.responses.create(previous_response_id="resp_1", **how)
+        except openai.BadRequestError as e:
+            return check("previous_response_id" in str(e))
+
+    report(version, "responses.create, previous_response_id refused", refused, None)
+
+
+def anthropic_messages():
+    import anthropic
+
+    c = anthropic.Anthropic(base_url=URL, api_key="none")
+    how = {"model": "smollm2", "messages": MESSAGES, "max_tokens": 32, "extra_body": {"temperature": 0}}
+    version = "anthropic " + anthropic.__version__
+
+    def streamed():
+        with c.messages.stream(**how) as s:
+            text = "".join(s.text_stream)
+            last = s.get_final_message()
+        assert last.content[0].text == text and last.stop_reason == "end_turn" and last.usage.output_tokens > 0
+        return text
+
+    def whole():
+        m = c.messages.create(**how)
+        assert c.messages.count_tokens(model="smollm2", messages=MESSAGES).input_tokens == \
+            m.usage.input_tokens + m.usage.cache_read_input_tokens
+        return m.content[0].text
+
+    report(version, "messages.create, stream, count_tokens", whole, streamed)
+    blocks = [{"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}]
+    report(version, "system blocks", lambda: c.messages.create(system=blocks, **how).content[0].text, None)
+
+    def stopped():
+        m = c.messages.create(stop_sequences=[" Paris"], **how)
+        return check(m.stop_reason == "stop_sequence" and m.stop_sequence == " Paris")
+
+    report(version, "stop_sequences", stopped, None)
+
+    def refused():
+        try:
+            c.messages.create(**{**how, "model": "none/such"})
+        except anthropic.NotFoundError as e:
+            return check(e.body["error"]["type"] == "not_found_error")
+
+    report(version, "errors as exceptions", refused, None)
+
+
+def ollama_api():
+    import ollama
+    from importlib.metadata import version
+
+    c = ollama.Client(host=URL)
+    greedy = {"temperature": 0, "num_predict": 32}
+    name = "ollama " + version("ollama")
+    report(name, "chat", lambda: c.chat("smollm2", MESSAGES, options=greedy).message.content,
+           lambda: "".join(p.message.content for p in c.chat("smollm2", MESSAGES, options=greedy, stream=True)))
+    report(name, "generate", lambda: c.generate("smollm2", ASK, options=greedy).response,
+           lambda: "".join(p.response for p in c.generate("smollm2", ASK, options=greedy, stream=True)))
+    schema = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+    report(name, "chat, format", lambda: c.chat("smollm2", MESSAGES, options=greedy, format=schema).message.content, None)
+    report(name, "list, ps, show",
+           lambda: check(c.list().models[0].model == "smollm2" and c.ps().models[0].context_length > 0 and
+                         c.show("smollm2").modelinfo["general.architecture"] == "llama"), None)
+
+    def refused():
+        try:
+            c.chat("none/such", MESSAGES)
+        except ollama.ResponseError as e:
+            return check(e.status_code == 404 and "does not exist" in e.error)
+
+    report(name, "errors as exceptions", refused, None)
 
 
 def langchain():

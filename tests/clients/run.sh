@@ -1,5 +1,5 @@
 #!/bin/sh
-# Clients of OpenAI's API as their makers publish them, against `baton up` with the default model: a table of what
+# Clients of the gateway's dialects as their makers publish them, against `baton up` with the default model: a table of what
 # worked. They are fetched from PyPI into build/clients. litellm asks for another version of openai than
 # langchain-openai does, so they live apart.
 #   run.sh BUILD_DIR             the clients
@@ -24,7 +24,7 @@ if [ "$what" = openapi ]; then
     venv openapi schemathesis
     small='--ctx-size 128'
 else
-    venv openai openai langchain-openai llm
+    venv openai openai langchain-openai llm anthropic ollama
     venv litellm litellm
     small=
 fi
@@ -52,7 +52,7 @@ if [ "$what" = openapi ]; then
 fi
 rc=0
 printf 'client\tcall\tnot streamed\tstreamed\n' > "$work/table"
-"$home/openai/bin/python" tests/clients/clients.py "$url" openai_sync openai_async langchain llm curl >> "$work/table" ||
+"$home/openai/bin/python" tests/clients/clients.py "$url" openai_sync openai_async openai_responses anthropic_messages ollama_api langchain llm curl >> "$work/table" ||
     rc=1
 LITELLM_LOCAL_MODEL_COST_MAP=True "$home/litellm/bin/python" tests/clients/clients.py "$url" litellm >> "$work/table" 2> "$work/litellm" ||
     { rc=1; cat "$work/litellm" >&2; }

@@ -53,7 +53,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static const char *const names[] = {"tiny"};
     const bt_defaults defaults = bt_defaults_of(NULL, NULL, NULL);
-    const gw_ask_limits limits = {names, 1, 256, 4, &defaults};
+    const gw_ask_limits limits = {names, 1, 256, 4, &defaults, NULL};
     if (len == 0) return 0;
     const size_t what = (uint8_t)(data[0] - 'a') % (2 + DIALECTS);
     if (what < 2) {
@@ -67,7 +67,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         write_error(d, &err);
         return 0;
     }
-    if (r.is_chat ? json_array_size(r.talk.messages) == 0 : !r.prompt == !r.prompt_ids) abort();
+    if (r.is_load   ? !d->loaded
+        : r.is_chat ? json_array_size(r.talk.messages) == 0
+                    : !r.prompt == !r.prompt_ids)
+        abort();
     for (size_t i = 0; i < r.stops; i++)
         if (r.stop_len[i] == 0) abort();
     for (size_t i = 0; i < r.prompt_ids_len; i++)

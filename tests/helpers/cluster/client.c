@@ -81,6 +81,11 @@ void client_use_key(const char *key)
              "key");
 }
 
+void client_use_bare_key(const char *key)
+{
+    must(snprintf(key_line, sizeof key_line, "X-Api-Key: %s", key) < (int)sizeof key_line, "key");
+}
+
 void client_use_address(const char *address) { from_address = address; }
 void client_use_trust(const char *file) { trust_file = file; }
 

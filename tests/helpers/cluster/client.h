@@ -16,6 +16,7 @@ int client_teardown(void **state);
 
 /* From now on exchanges present this API key; NULL: none, as at first and after each test. */
 void client_use_key(const char *key);
+void client_use_bare_key(const char *key); /* in X-Api-Key, as Anthropic's clients do */
 /* The same for the address that they come from; NULL: any, as at first and after each test. */
 void client_use_address(const char *address);
 /* The same for the file of certificates that it trusts; NULL: the system's. Borrowed. */

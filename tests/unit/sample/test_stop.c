@@ -65,6 +65,22 @@ static void text_before_a_stop_string_is_shown_and_nothing_after(void **state)
     check(NULL, 0, "anything", "anything", false);
 }
 
+static void the_stop_string_that_was_found_is_known(void **state)
+{
+    (void)state;
+    static const char *const strings[] = {"zz", "bc", "abc", "c"};
+    static const struct {
+        const char *text;
+        size_t found;
+    } c[] = {{"xabcd", 2}, {"xbcd", 1}, {"xcd", 3}, {"azz", 0}};
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        bt_stop s = with(strings, 4);
+        char shown[256];
+        assert_true(feed(&s, shown, c[i].text, 1, 0));
+        assert_int_equal(s.found, c[i].found);
+    }
+}
+
 static void only_what_may_become_a_stop_string_is_held_back(void **state)
 {
     (void)state;
@@ -147,6 +163,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(text_before_a_stop_string_is_shown_and_nothing_after),
+        cmocka_unit_test(the_stop_string_that_was_found_is_known),
         cmocka_unit_test(only_what_may_become_a_stop_string_is_held_back),
         cmocka_unit_test(random_texts_over_two_letters_agree_with_a_search_of_the_whole_text),
         cmocka_unit_test(the_longest_and_the_most_stop_strings_work_and_one_more_is_refused),

@@ -13,7 +13,7 @@
 
 static const char *const names[] = {"tiny", "alias"};
 static bt_defaults defaults; /* those without a file */
-static const gw_ask_limits limits = {names, 2, 512, 3, &defaults};
+static const gw_ask_limits limits = {names, 2, 512, 3, &defaults, NULL};
 
 static bt_err parse_bytes(gw_ask *ret, gw_error *err, bool is_chat, const void *body, size_t len)
 {
@@ -547,7 +547,7 @@ static void fields_that_are_left_out_are_the_defaults_each_on_its_own(void **sta
     bt_defaults_set(&other, BT_DEFAULT_TEMPERATURE, 0.25);
     bt_defaults_set(&other, BT_DEFAULT_TOP_K, 7);
     bt_defaults_set(&other, BT_DEFAULT_REPETITION_PENALTY, 1.5);
-    const gw_ask_limits changed = {names, 2, 512, 3, &other};
+    const gw_ask_limits changed = {names, 2, 512, 3, &other, NULL};
     gw_error err;
     static const char body[] = "{\"prompt\":\"a\",\"top_p\":0.5,\"top_k\":-1}";
     assert_int_equal(gw_dialect_read(&r, &err, &gw_dialect_text, body, sizeof body - 1, &changed), BT_OK);

@@ -7,6 +7,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <cmocka.h>
@@ -70,6 +71,26 @@ static void told(answer *x, bool is_over, const char *want)
 #define TOP \
     "\"top_logprobs\":[{\"token\":\"z\",\"logprob\":-0.125,\"bytes\":[122]},{\"token\":\"?\",\"logprob\":-" \
     "2.0,\"bytes\":[195]}]"
+
+static void a_list_has_ids_too(void **state)
+{
+    (void)state;
+    answer x;
+    begin(&x, false, 1, NULL);
+    x.p.form = GW_LOGPROBS_LIST;
+    push(&x, "a");
+    char want[512], id[3][16];
+    const int32_t ids[] = {small_bpe_byte('a'), small_bpe_byte('z'), small_bpe_byte(0xc3)};
+    for (int i = 0; i < 3; i++) (void)snprintf(id[i], sizeof id[i], "%d", (int)ids[i]);
+    (void)snprintf(
+        want, sizeof want,
+        "[{\"token\":\"a\",\"logprob\":-0.25,\"bytes\":[97],\"id\":%s,\"top_logprobs\":[{\"token\":"
+        "\"z\",\"logprob\":-0.125,\"bytes\":[122],\"id\":%s},{\"token\":\"?\",\"logprob\":-2.0,"
+        "\"bytes\":[195],\"id\":%s}]}]",
+        id[0], id[1], id[2]);
+    told(&x, true, want);
+    end(&x);
+}
 
 static void a_chat_gets_token_logprob_bytes_and_the_likeliest(void **state)
 {
@@ -160,6 +181,7 @@ static void nobody_who_did_not_ask_gets_any(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_list_has_ids_too),
         cmocka_unit_test(a_chat_gets_token_logprob_bytes_and_the_likeliest),
         cmocka_unit_test(a_completion_gets_four_lists_with_offsets_in_characters),
         cmocka_unit_test(a_completion_that_asks_for_none_of_the_likeliest_gets_null_for_them),

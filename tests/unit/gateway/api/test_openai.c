@@ -1,6 +1,5 @@
 /* Answers of the OpenAI API, byte for byte, and that what is written is read back the same by a JSON
  * reader. */
-#include "gateway/api/models.h"
 #include "gateway/api/openai.h"
 
 #include <jansson.h>
@@ -287,20 +286,6 @@ static void writes_an_error_whatever_bytes_a_node_said(void **state)
     bt_buf_done(&b);
 }
 
-static void lists_models(void **state)
-{
-    (void)state;
-    static const char *const names[] = {"tiny", "alias"};
-    bt_buf b;
-    bt_buf_init(&b, 1 << 20);
-    assert_int_equal(gw_models_list(&b, names, 2, 5), BT_OK);
-    assert_string_equal(bt_buf_text(&b),
-                        "{\"object\":\"list\",\"data\":[{\"id\":\"tiny\",\"object\":\"model\",\"created\":5,"
-                        "\"owned_by\":\"baton\"},"
-                        "{\"id\":\"alias\",\"object\":\"model\",\"created\":5,\"owned_by\":\"baton\"}]}");
-    bt_buf_done(&b);
-}
-
 static void adds_nothing_when_the_buffer_is_full(void **state)
 {
     (void)state;
@@ -324,7 +309,6 @@ int main(void)
         cmocka_unit_test(writes_chunks_of_a_completion),
         cmocka_unit_test(writes_errors_with_null_where_there_is_no_field_or_code),
         cmocka_unit_test(writes_an_error_whatever_bytes_a_node_said),
-        cmocka_unit_test(lists_models),
         cmocka_unit_test(adds_nothing_when_the_buffer_is_full),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

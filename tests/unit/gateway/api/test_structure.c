@@ -10,7 +10,7 @@
 
 static const bt_defaults defaults = {.value = {[BT_DEFAULT_TOP_P] = 1}};
 static const char *const names[] = {"m"};
-static const gw_ask_limits limits = {names, 1, 100, 4, &defaults};
+static const gw_ask_limits limits = {names, 1, 100, 4, &defaults, NULL};
 
 /* {"prompt": "a", FIELDS}; compiled with s. */
 static bt_err read(gw_ask *r, gw_error *err, gw_structures *s, const char *fields, bool is_quick)

@@ -299,9 +299,11 @@ static void a_stop_string_that_is_one_control_token_ends_the_answer_before_it(vo
     assert_true(gw_text_is_stop(&a, 0));    /* no text shows the unknown token either */
     assert_false(gw_text_is_stop(&a, 260)); /* a part of a stop string is none */
     assert_false(gw_text_is_stop(&a, 3 + 'E'));
-    assert_int_equal(gw_text_stop(&a, &f), BT_OK);
+    assert_int_equal(gw_text_stop(&a, 259, &f), BT_OK);
     assert_true(a.is_stopped);
     assert_string_equal(bt_buf_text(&a.text), "aEN"); /* what another one held back is shown */
+    assert_memory_equal(gw_text_stopped_by(&a).ptr, "<|im_start|>", 12);
+    assert_int_equal(gw_text_stopped_by(&a).len, 12);
     gw_text_end(&a);
     gw_text_close(&t);
 }
@@ -395,6 +397,7 @@ static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
     push_bytes(&a, "b");
     assert_true(gw_text_next(&p, &a, false));
     assert_true(!p.is_thought && p.text.len == 1 && p.text.ptr[0] == 'b');
+    assert_int_equal(a.thought_tokens, 2); /* the mark that opens, and a */
     gw_text_end(&a);
     gw_text_close(&t);
 }

@@ -12,7 +12,7 @@
 
 static gw_text text;
 static const char *const names[] = {"tiny"};
-static gw_ask_limits limits = {names, 1, 0, 4, NULL};
+static gw_ask_limits limits = {names, 1, 0, 4, NULL, NULL};
 
 static int open_text(void **state)
 {

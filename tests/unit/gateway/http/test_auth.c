@@ -67,6 +67,12 @@ static void lets_in_the_keys_of_the_file_and_nobody_else(void **state)
     char longer[GW_KEY_MAX_BYTES + 16] = "Bearer ";
     memset(longer + 7, 'k', GW_KEY_MAX_BYTES + 1);
     assert_string_equal(who(a, longer), "");
+    gw_key *bare = gw_auth_take_key(a, "key-two"); /* as a header of its own has it */
+    assert_string_equal(bare->facts.name, "key-2");
+    gw_auth_give(bare);
+    assert_null(gw_auth_take_key(a, "Bearer key-two"));
+    assert_null(gw_auth_take_key(a, NULL));
+    assert_null(gw_auth_take_key(a, longer + 7));
     gw_auth_free(a);
 }
 

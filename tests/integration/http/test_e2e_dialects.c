@@ -1,0 +1,174 @@
+/* The same conversation in every dialect of a real cluster: the same answer, whole and streamed, and refusals
+ * in each one's own form. */
+#include "tests/helpers/cluster/cluster.h"
+
+#include <fcntl.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+enum { ANSWER_MS = 60000, TEXT_BYTES = 4096 };
+
+#define TALK "\"messages\":[{\"role\":\"user\",\"content\":\"the cat sat\"}]"
+
+/* A request, and where its text is: a member of the whole answer, or of each event of the stream. */
+static const struct {
+    const char *path, *body;
+    const char *whole[5], *part[4]; /* keys, a number is a place in an array; until NULL */
+} dialects[] = {
+    {"/v1/chat/completions",
+     "{" TALK ",\"max_tokens\":8,\"temperature\":0",
+     {"choices", "0", "message", "content", NULL},
+     {"choices", "0", "delta", "content"}},
+    {"/v1/messages",
+     "{" TALK ",\"max_tokens\":8,\"temperature\":0",
+     {"content", "0", "text", NULL},
+     {"delta", "text", NULL}},
+    {"/v1/responses",
+     "{\"input\":\"the cat sat\",\"max_output_tokens\":8,\"temperature\":0",
+     {"output", "0", "content", "0", "text"},
+     {"delta", NULL}},
+    {"/api/chat",
+     "{" TALK ",\"model\":\"tiny\",\"options\":{\"num_predict\":8,\"temperature\":0}",
+     {"message", "content", NULL},
+     {"message", "content", NULL}},
+    {"/api/generate",
+     "{\"prompt\":\"the cat sat\",\"model\":\"tiny\",\"options\":{\"num_predict\":8,\"temperature\":0}",
+     {"response", NULL},
+     {"response", NULL}},
+};
+enum { DIALECTS = sizeof dialects / sizeof *dialects };
+
+static client *come(client *x)
+{
+    if (!client_wait(x, spawn_patience(ANSWER_MS))) fail_msg("no answer: %s", client_body(x));
+    return x;
+}
+
+static client *post(const cluster *c, const char *path, const char *body)
+{
+    return come(client_begin(c->url, path, body, strlen(body)));
+}
+
+static const char *text_at(const json_t *j, const char *const *keys, size_t max)
+{
+    for (size_t i = 0; i < max && keys[i]; i++)
+        j = json_is_array(j) ? json_array_get(j, (size_t)strtoul(keys[i], NULL, 10))
+                             : json_object_get(j, keys[i]);
+    return json_is_string(j) ? json_string_value(j) : "";
+}
+
+/* The texts of a stream's events or lines, one after another. */
+static void join(char *ret, const char *body, size_t i)
+{
+    const char *line = body;
+    *ret = 0;
+    while (*line) {
+        const size_t len = strcspn(line, "\n");
+        const char *json = strncmp(line, "data: ", 6) == 0 ? line + 6 : line;
+        json_t *j = json_loadb(json, (size_t)(line + len - json), 0, NULL);
+        const char *text = text_at(j, dialects[i].part, 4);
+        assert_true(strlen(ret) + strlen(text) < TEXT_BYTES);
+        (void)strcat(ret, text);
+        json_decref(j);
+        line += len + (line[len] == '\n');
+    }
+}
+
+static void one_conversation_has_one_answer_in_every_dialect(void **state)
+{
+    (void)state;
+    static char want[TEXT_BYTES], got[TEXT_BYTES], body[512];
+    cluster c;
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "1", "--decode", "1",
+                        "--threads", "1", "--alias", "tiny"));
+    for (size_t i = 0; i < DIALECTS; i++) {
+        (void)snprintf(body, sizeof body, "%s,\"stream\":false}", dialects[i].body);
+        client *x = post(&c, dialects[i].path, body);
+        if (client_status(x) != 200) fail_msg("%s: %s", dialects[i].path, client_body(x));
+        json_t *j = json_loads(client_body(x), 0, NULL);
+        (void)snprintf(got, sizeof got, "%s", text_at(j, dialects[i].whole, 5));
+        if (i == 0) memcpy(want, got, sizeof want);
+        assert_true(*got);
+        if (strcmp(got, want) != 0) fail_msg("%s: '%s', not '%s'", dialects[i].path, got, want);
+        json_decref(j);
+        client_end(x);
+        (void)snprintf(body, sizeof body, "%s,\"stream\":true}", dialects[i].body);
+        x = post(&c, dialects[i].path, body);
+        join(got, client_body(x), i);
+        if (strcmp(got, want) != 0) fail_msg("%s, streamed: '%s', not '%s'", dialects[i].path, got, want);
+        client_end(x);
+    }
+    client *x = post(&c, "/v1/messages/count_tokens", "{" TALK "}");
+    json_t *count = json_loads(client_body(x), 0, NULL);
+    client *y = post(&c, "/v1/chat/completions", "{" TALK ",\"max_tokens\":1}");
+    json_t *chat = json_loads(client_body(y), 0, NULL);
+    assert_true(json_equal(json_object_get(count, "input_tokens"),
+                           json_object_get(json_object_get(chat, "usage"), "prompt_tokens")));
+    json_decref(count);
+    json_decref(chat);
+    client_end(x);
+    client_end(y);
+    x = post(&c, "/api/generate", "{\"model\":\"tiny\"}");
+    assert_non_null(strstr(client_body(x), "\"done_reason\":\"load\""));
+    client_end(x);
+    x = post(&c, "/completion", "{\"prompt\":[1,2],\"n_predict\":2,\"temperature\":0,\"ignore_eos\":true}");
+    assert_non_null(strstr(client_body(x), "\"stop_type\":\"limit\""));
+    client_end(x);
+    assert_true(cluster_stop(&c));
+}
+
+static void is(client *x, long status, const char *words)
+{
+    if (client_status(x) != status) fail_msg("status %ld: %s", client_status(x), client_body(x));
+    if (!strstr(client_body(x), words)) fail_msg("'%s' does not say '%s'", client_body(x), words);
+    client_end(x);
+}
+
+static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(void **state)
+{
+    (void)state;
+    static const char keys[] = "rate-secret name=rate requests-per-minute=1\n";
+    const char *path = spawn_path("keys.txt");
+    const int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    cluster c;
+    assert_true(fd >= 0 && write(fd, keys, sizeof keys - 1) == sizeof keys - 1 && close(fd) == 0);
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "1", "--decode", "1",
+                        "--threads", "1", "--alias", "tiny", "--api-key-file", path));
+    is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 401,
+       "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\"");
+    is(post(&c, "/api/chat", "{" TALK "}"), 401, "{\"error\":\"This server needs an API key");
+    is(come(client_get(c.url, "/api/tags")), 401, "{\"error\":\"This server");
+    is(post(&c, "/v1/responses", "{\"input\":\"x\"}"), 401, "\"code\":\"invalid_api_key\"");
+    client_use_bare_key("rate-secret");
+    is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 200, "\"type\":\"message\"");
+    is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 429, "\"type\":\"rate_limit_error\"");
+    client_use_key("rate-secret");
+    is(post(&c, "/api/chat", "{" TALK ",\"model\":\"tiny\"}"), 429,
+       "{\"error\":\"The API key 'rate' may make 1");
+    is(come(client_get(c.url, "/api/chat")), 405, "{\"error\":\"GET is not allowed");
+    is(come(client_get(c.url, "/v1/messages")), 405, "\"type\":\"invalid_request_error\"");
+    is(come(client_get(c.url, "/api/nothing")), 404, "There is: /v1/chat/completions, ");
+    client_use_bare_key("wrong");
+    is(come(client_get(c.url, "/api/tags")), 401, "not one of this server's");
+    client_use_key(NULL);
+    assert_true(cluster_stop(&c));
+    assert_null(strstr(spawn_err(c.up), "-secret"));
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_teardown(one_conversation_has_one_answer_in_every_dialect, cluster_teardown),
+        cmocka_unit_test_teardown(keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form,
+                                  cluster_teardown),
+    };
+    return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);
+}

@@ -1,0 +1,63 @@
+/* The completion of llama.cpp's server: its fields, its answers byte for byte. */
+#include "tests/helpers/api/dialect_case.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#define D (&gw_dialect_llama)
+
+static void reads_texts_and_ids_with_no_limit_of_its_own(void **state)
+{
+    (void)state;
+    gw_ask r =
+        dialect_good(D,
+                     "{\"prompt\":\"x\",\"n_probs\":2,\"stop\":[\"a\"],\"cache_prompt\":true,\"id_slot\":-1,"
+                     "\"samplers\":[\"top_k\"],\"response_fields\":[],\"grammar\":\"root ::= \\\"a\\\"\"}");
+    assert_true(!r.is_chat && !r.is_stream && r.max_tokens == 0 && r.default_tokens == 0);
+    assert_true(r.sampling.logprobs && r.sampling.top_logprobs == 2 && r.stops == 1);
+    assert_int_equal(r.structure.form, GW_STRUCTURE_GRAMMAR);
+    gw_ask_done(&r);
+    r = dialect_good(D, "{\"prompt\":[1,2,3],\"n_predict\":-1,\"stream\":true}");
+    assert_true(r.prompt_ids_len == 3 && r.is_stream && r.max_tokens == 0);
+    gw_ask_done(&r);
+    dialect_bad(D, "{\"prompt\":\"x\",\"response_fields\":[\"content\"]}", 400, "response_fields",
+                "not supported");
+    dialect_bad(D, "{\"prompt\":\"x\",\"logprobs\":1}", 400, "logprobs", "Unrecognized");
+    dialect_bad(D, "{\"n_predict\":1}", 400, "prompt", "Missing");
+}
+
+#define TIMINGS \
+    "\"timings\":{\"cache_n\":2,\"prompt_n\":3,\"prompt_ms\":6.0,\"prompt_per_second\":500.0,\"predicted_" \
+    "n\":3," \
+    "\"predicted_ms\":8.0,\"predicted_per_second\":250.0}"
+
+static void writes_answers_and_streams_that_say_how_they_ended(void **state)
+{
+    (void)state;
+    gw_answer_report r = dialect_report("a", "", GW_ENDING_STOP);
+    dialect_whole(D, &r,
+                  "{\"index\":0,\"content\":\"a\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":3,"
+                  "\"tokens_evaluated\":5,"
+                  "\"model\":\"tiny\",\"truncated\":false,\"stop_type\":\"eos\",\"stopping_word\":\"\","
+                  "\"tokens_cached\":2," TIMINGS "}");
+    r = dialect_report("a", "", GW_ENDING_STRING);
+    dialect_stream(D, &r,
+                   "data: {\"index\":0,\"content\":\"a\",\"tokens\":[],\"stop\":false,\"tokens_predicted\":2,"
+                   "\"tokens_evaluated\":5}\n\n"
+                   "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":3,"
+                   "\"tokens_evaluated\":5,\"model\":\"tiny\",\"truncated\":false,\"stop_type\":\"word\","
+                   "\"stopping_word\":\"END\",\"tokens_cached\":2," TIMINGS "}\n\n");
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(reads_texts_and_ids_with_no_limit_of_its_own),
+        cmocka_unit_test(writes_answers_and_streams_that_say_how_they_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
