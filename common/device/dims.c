@@ -234,10 +234,9 @@ uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits)
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;
 }
 
-uint64_t bt_dims_kv_held(const bt_dims *s, uint32_t elem_bits, uint64_t tokens)
+uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens)
 {
-    const uint64_t layer = bt_dims_kv_bytes(s, elem_bits) / s->layers,
-                   seen = tokens < s->window ? tokens : s->window;
+    const uint64_t layer = position_bytes / s->layers, seen = tokens < s->window ? tokens : s->window;
     return layer * ((s->layers - s->windowed) * tokens + s->windowed * seen);
 }
 

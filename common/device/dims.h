@@ -55,10 +55,11 @@ uint64_t bt_dims_idle(const bt_dims *s);
 uint64_t bt_dims_used(const bt_dims *s);
 /* All weights of matrices, an embedding table of its own among them. */
 uint64_t bt_dims_weights(const bt_dims *s);
-/* Bytes of K and V of one position in all layers, at elem_bits bits an element; and of those of `tokens` positions that
- * later rows may see, of which layers with a window hold the window. */
+/* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
-uint64_t bt_dims_kv_held(const bt_dims *s, uint32_t elem_bits, uint64_t tokens);
+/* Those of `tokens` positions that later rows may see: layers with a window hold the window. position_bytes: of one in
+ * all layers. */
+uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens);
 
 /* ---- from a config.json ---- */
 

@@ -105,8 +105,11 @@ static bt_err check_memory(const subject *s, const config *c, bt_fault *fault)
 {
     const sim_cost *k = &s->priced.cost;
     const uint64_t all = c->prompt ? (uint64_t)c->prompt : (uint64_t)(c->batch * c->context + c->rows),
+                   rows = (uint64_t)(c->prompt ? c->prompt : c->rows), /* of prompts; all are held */
+        one = bt_dims_kv_held(&s->dims, k->kv_bytes, (uint64_t)c->context),
                    kv = bt_price_kv_held(&k->profile.time, k->steps.model.kv_heads,
-                                         bt_time_times(k->kv_bytes, all));
+                                         bt_time_plus(bt_time_times(k->kv_bytes, rows),
+                                                      bt_time_times((uint64_t)c->batch, one)));
     if (!k->memory_bytes || bt_time_plus(k->weight_bytes, kv) <= k->memory_bytes) return BT_OK;
     return bt_fail(fault, BT_ELIMIT,
                    "'%s' has %" PRIu64 " bytes of memory, and the weights of '%.40s' are %" PRIu64

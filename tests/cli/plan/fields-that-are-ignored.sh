@@ -18,6 +18,8 @@ run -m deepseek-v3 --prefill 1:hexagon-v75 --decode 1:h100
 # A field that makes a figure a bound makes its error one, on a calibrated device too.
 baton price -m gpt-oss-20b --profile h100 --prompt 512 | grep -o 'ms  bound'
 run -m qwen3-30b-a3b --prefill 1:h100 --decode 1:h100 --json | grep -o '"text": "bound"' | uniq
-# A window is priced; beyond it no error is known.
+# A window is priced, and window layers hold no more; beyond it no error is known.
+baton price -m gemma-3-27b --profile h100 --batch 16 --context 4096 | grep -o '^gemma.*positions'
+baton price -m gemma-3-27b --profile h100 --batch 64 --context 4096 2>&1
 for tokens in 512 513; do baton price -m gemma-3-1b --profile xdna2@flm --prompt $tokens | grep -o 'ms  +[^;]*'; done
 for context in 512 4096; do baton price -m gemma-3-1b --profile h100 --batch 8 --context $context | grep -o 'ms  +[^;]*'; done
