@@ -173,12 +173,23 @@ bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault)
     return bt_fail(fault, BT_EIO, "not saved: '%.150s' cannot be written", full);
 }
 
+/* Each name once; one that does not fit is left out. set NULL: none was. */
+static void list_name(tool_talk_models *m, const char *name, const char *set)
+{
+    size_t i = 0;
+    if (!name || strlen(name) >= TOOL_TALK_MODEL_BYTES) return;
+    while (i < m->count && strcmp(m->id[i], name) != 0) i++;
+    if (i < m->count || m->count == TOOL_TALK_MAX_MODELS) return;
+    if (set && strcmp(name, set) == 0) m->used = m->count;
+    snprintf(m->id[m->count++], TOOL_TALK_MODEL_BYTES, "%s", name);
+}
+
 bt_err tool_talk_list(tool_talk_models *ret, const tool_talk *t, bt_fault *fault)
 {
     bt_buf body;
     long status = 0;
-    size_t i;
-    const json_t *model;
+    size_t i, k;
+    const json_t *model, *alias;
     const char *set = json_string_value(json_object_get(t->request, "model"));
     bt_buf_init(&body, 1 << 20);
     bt_wait_tell(NULL, "waiting for the gateway's answer", 0, 0);
@@ -187,10 +198,9 @@ bt_err tool_talk_list(tool_talk_models *ret, const tool_talk *t, bt_fault *fault
     json_t *root = e == BT_OK ? json_loadb(bt_buf_text(&body), body.len, 0, NULL) : NULL;
     ret->count = ret->used = 0;
     json_array_foreach(json_object_get(root, "data"), i, model) {
-        const char *id = json_string_value(json_object_get(model, "id"));
-        if (!id || strlen(id) >= TOOL_TALK_MODEL_BYTES || ret->count == TOOL_TALK_MAX_MODELS) continue;
-        if (set && strcmp(id, set) == 0) ret->used = ret->count;
-        snprintf(ret->id[ret->count++], TOOL_TALK_MODEL_BYTES, "%s", id);
+        list_name(ret, json_string_value(json_object_get(model, "id")), set);
+        json_array_foreach(json_object_get(model, "aliases"), k, alias)
+            list_name(ret, json_string_value(alias), set);
     }
     if (e == BT_OK && ret->count == 0) {
         char text[sizeof fault->text];

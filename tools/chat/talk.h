@@ -37,8 +37,8 @@ bt_err tool_talk_set_system(tool_talk *t, const char *text, bt_fault *fault);
  * BT_EIO: it exists, or cannot be written. */
 bt_err tool_talk_save(const tool_talk *t, const char *path, bt_fault *fault);
 
-/* The ids of the models that the gateway serves, as GET /v1/models says. used: the one that answers, which was set, or
- * else is the first. BT_EIO: nobody answers, or the answer names no model. */
+/* The names of the models that the gateway serves, ids and aliases of GET /v1/models, each once. used: the one that
+ * answers, which was set, or else is the first. BT_EIO: nobody answers, or the answer names no model. */
 enum { TOOL_TALK_MAX_MODELS = 256, TOOL_TALK_MODEL_BYTES = 256 };
 typedef struct tool_talk_models {
     size_t count, used;
