@@ -55,23 +55,32 @@ static bt_err linear_macs(double *ret, const bt_model *m, size_t rows, bt_fault 
     return e;
 }
 
+/* The pairs of a row and a position that it sees, over all layers: n rows behind `depth` positions. */
+static double pairs_of(const bt_hparams *hp, size_t depth, size_t n)
+{
+    double pairs = 0;
+    for (uint32_t l = 0; l < hp->layers; l++) {
+        const size_t window = bt_hparams_window(hp, l);
+        for (size_t i = 1; i <= n; i++) pairs += (double)(window && depth + i > window ? window : depth + i);
+    }
+    return pairs;
+}
+
 /* Operations and bytes of a repetition; a step reads weight_bytes, and rows of elem_bytes. */
 static bt_err count(tool_bench_row *r, const tool_bench_setup *s, uint64_t weight_bytes, uint32_t elem_bytes,
                     bt_fault *fault)
 {
     const bt_hparams *hp = &s->model->hp;
-    /* visible to a row, on average */
-    const double n = (double)r->tokens, row_pairs = (double)r->depth + (n + 1) / 2;
+    const double n = (double)r->tokens, pairs = pairs_of(hp, r->depth, r->tokens) * (double)r->batch;
     double macs;
     const bt_err e = linear_macs(&macs, s->model, r->prefill ? r->tokens : 1, fault);
     if (e < 0) return e;
     r->linear_ops = (r->prefill ? 2 * macs : 2 * macs * n) * (double)r->batch;
-    r->attention_ops = 4.0 * hp->layers * hp->heads * hp->head_dim * n * row_pairs * (double)r->batch;
+    r->attention_ops = 4.0 * hp->heads * hp->head_dim * pairs;
     r->kv = bt_kv_dtype_name(bt_kv_dtype_of(elem_bytes));
     if (r->prefill) return BT_OK;
-    r->bytes = (double)weight_bytes + 2.0 * hp->layers * hp->kv_heads *
-                                          (double)bt_kv_head_bytes(elem_bytes, hp->head_dim) * row_pairs *
-                                          (double)r->batch;
+    r->bytes = (double)weight_bytes +
+               2.0 * hp->kv_heads * (double)bt_kv_head_bytes(elem_bytes, hp->head_dim) * pairs / n;
     return BT_OK;
 }
 

@@ -374,10 +374,21 @@ static void every_kernel_of_the_list_is_checked(void **state)
     }
 }
 
-static void both_engines_are_checked_then_timed(void **state)
+/* Multiplications and additions of scores and sums, row by row. */
+static double attention_of(const bt_hparams *hp, const tool_bench_row *r)
 {
-    (void)state;
-    engine_kit k = engine_kit_model("llama");
+    double pairs = 0;
+    for (uint32_t l = 0; l < hp->layers; l++)
+        for (size_t n = r->depth + 1; n <= r->depth + r->tokens; n++) {
+            const uint32_t window = bt_hparams_window(hp, l);
+            pairs += window && window < n ? window : (double)n;
+        }
+    return 4 * pairs * hp->heads * hp->head_dim * (double)r->batch;
+}
+
+static void check_and_time(const char *arch)
+{
+    engine_kit k = engine_kit_model(arch);
     const tool_bench_setup s = {.model = k.model, .engine = "host", .want = {.shape_policy = "pow2"},
                                 .ctx_tokens = 64, .batch_max = 4};
     bt_fault f;
@@ -387,8 +398,8 @@ static void both_engines_are_checked_then_timed(void **state)
     for (int decode = 0; decode < 2; decode++) {
         bt_prefill *p = NULL;
         bt_decode *d = NULL;
-        tool_bench_row r = {.prefill = !decode, .tokens = 5, .depth = 9, .batch = decode ? 4 : 1,
-                            .repetitions = 3};
+        tool_bench_row r = {.prefill = !decode, .tokens = 5, .depth = TINY_GGUF_WINDOW - 2,
+                            .batch = decode ? 4 : 1, .repetitions = 3};
         bt_err e = decode ? tool_bench_check_decode(&s, "fp4", NULL, pool, &f)
                           : tool_bench_check_prefill(&s, NULL, pool, &f);
         if (e == BT_OK)
@@ -399,12 +410,20 @@ static void both_engines_are_checked_then_timed(void **state)
                        : tool_bench_time_prefill(&r, p, &s, &m, &f);
         if (e < 0) fail_msg("%s", f.text);
         assert_true(r.rate > 0 && r.seconds[2] > 0 && r.linear_ops > 0);
+        assert_true(r.attention_ops == attention_of(&k.model->hp, &r));
         assert_string_equal(r.weights, decode ? "fp4" : "f16");
         bt_prefill_free(p);
         bt_decode_free(d);
     }
     bt_pool_free(pool);
     engine_kit_done(&k);
+}
+
+static void both_engines_are_checked_then_timed(void **state)
+{
+    (void)state;
+    check_and_time("llama");
+    check_and_time("gemma3"); /* with windows */
 }
 
 static void one_bit_of_kv_or_logits_is_a_difference(void **state)
