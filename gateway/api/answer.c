@@ -33,7 +33,20 @@ json_t *gw_answer_with(json_t *object, const char *key, json_t *value)
     return NULL;
 }
 
-const char *gw_answer_reason(gw_ending ending) { return ending == GW_ENDING_LENGTH ? "length" : "stop"; }
+const char *gw_answer_reason(gw_ending ending)
+{
+    return ending == GW_ENDING_LENGTH ? "length" : ending == GW_ENDING_CALLS ? "tool_calls" : "stop";
+}
+
+void gw_answer_call_id(char ret[GW_ANSWER_CALL_ID_CHARS + 1], const gw_answer *a, uint32_t index)
+{
+    static const char chars[] = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+    uint64_t h = bt_hash64(a->id, strlen(a->id)) + index;
+    h = bt_hash64(&h, sizeof h);
+    for (int i = 0; i < GW_ANSWER_CALL_ID_CHARS; i++, h /= sizeof chars - 1)
+        ret[i] = chars[h % (sizeof chars - 1)];
+    ret[GW_ANSWER_CALL_ID_CHARS] = 0;
+}
 
 /* A rate a second, or null where nothing was timed. */
 static json_t *rate(uint64_t count, uint64_t us)

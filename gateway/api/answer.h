@@ -7,6 +7,7 @@
 #include "base/err.h"
 #include "gateway/api/device.h"
 #include "gateway/api/ask.h"
+#include "text/calls/calls.h"
 #include "text/thoughts.h"
 #include "wire/msg.h"
 
@@ -35,6 +36,7 @@ typedef enum gw_ending {
     GW_ENDING_STOP, /* the model ended it, or a stop id */
     GW_ENDING_LENGTH,
     GW_ENDING_STRING, /* a stop string */
+    GW_ENDING_CALLS,  /* the model ended it, and calls tools; only where the dialect has words for that */
     GW_ENDINGS
 } gw_ending;
 
@@ -53,6 +55,7 @@ typedef struct gw_answer_report {
     const char *text;
     size_t text_len;
     bt_text_span said, thoughts; /* the parts of text */
+    struct json_t *calls;        /* of tools: a list of {"name", "arguments": text}; NULL: none */
     const char *prefilled_by;    /* node that computed the prompt; NULL or "": not known */
     uint32_t attempts, recoveries;
     uint32_t cached_tokens;  /* of the prompt: not computed, because the node had their rows */
@@ -88,5 +91,8 @@ struct json_t *gw_answer_with(struct json_t *object, const char *key, struct jso
 struct json_t *gw_answer_timings(const gw_answer_report *r); /* as llama.cpp's server names them */
 struct json_t *gw_answer_baton(const gw_answer_report *r);   /* everything that is known */
 size_t gw_answer_computed(const gw_answer_report *r);        /* tokens of the prompt that were computed for it */
-const char *gw_answer_reason(gw_ending ending);              /* "stop" or "length" */
+const char *gw_answer_reason(gw_ending ending);              /* "stop", "length" or "tool_calls" */
+/* The id of an answer's call of a tool: letters and digits, as many as Mistral's templates ask for. */
+enum { GW_ANSWER_CALL_ID_CHARS = 9 };
+void gw_answer_call_id(char ret[GW_ANSWER_CALL_ID_CHARS + 1], const gw_answer *a, uint32_t index);
 #endif

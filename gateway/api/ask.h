@@ -44,10 +44,12 @@ typedef struct gw_structure { /* what the answer's text may be; structure.h make
 
 typedef struct gw_ask {
     bool is_chat;
-    bool is_load;       /* nothing is asked for but that the model is loaded */
-    bt_chat_talk talk;  /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
-    bool has_no_calls;  /* tool_choice is "none" */
-    const char *prompt; /* completions: the text, or NULL where ids were given */
+    bool is_load;        /* nothing is asked for but that the model is loaded */
+    bt_chat_talk talk;   /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
+    bool tells_calls;    /* the dialect has words for calls of tools */
+    bool has_no_calls;   /* tool_choice is "none" */
+    bool is_single_call; /* parallel_tool_calls is false */
+    const char *prompt;  /* completions: the text, or NULL where ids were given */
     size_t prompt_len;
     bool is_plain; /* completions: names of control tokens in the text are letters */
     int32_t *prompt_ids;
@@ -76,6 +78,8 @@ typedef struct gw_ask {
 } gw_ask;
 
 void gw_ask_done(gw_ask *r);
+/* Whether calls of tools are read from the answer. */
+static inline bool gw_ask_wants_calls(const gw_ask *r) { return r->is_chat && r->talk.tools && !r->has_no_calls; }
 /* Frees messages, prompt and stop strings, which are most of a request; the other fields stay. */
 void gw_ask_drop_texts(gw_ask *r);
 

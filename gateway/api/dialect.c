@@ -22,6 +22,7 @@ bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const ch
     p.r.is_chat = d->is_chat;
     p.r.is_stream = d->is_stream;
     p.r.default_tokens = d->default_tokens;
+    p.r.tells_calls = d->call != NULL;
     p.r.talk.add_generation_prompt = true;
     start_from(&p.r.sampling, limits->defaults);
     bt_err e = gw_read_object(&p.r.root, &p, body, len);

@@ -7,7 +7,7 @@
 /* A dialect: one form of requests, answers and errors over the internal request (ask.h) and answer (answer.h). It has
  * one file, and one row of dialects_table.h. Pure: bytes to a struct, structs to bytes.
  *
- * A stream is what begin, part and end add, in this order, part once for each piece of text; alive stands in for
+ * A stream is what begin, part, call and end add, in this order, part once for each piece of text; alive stands in for
  * begin's followers where nothing came for a while. A stream that fails ends with an error event instead of end.
  * Writers return the errors of bt_buf_add; BT_ENOMEM adds nothing. */
 extern const char gw_dialect_events[], gw_dialect_lines[]; /* types of streams: server-sent events, lines of JSON */
@@ -34,6 +34,7 @@ struct gw_dialect {
     bt_err (*begin)(bt_buf *out, gw_answer *a);
     /* logprobs: of gw_logprobs_tell; the reference is taken, NULL is BT_ENOMEM */
     bt_err (*part)(bt_buf *out, gw_answer *a, const bt_thoughts_part *part, json_t *logprobs);
+    bt_err (*call)(bt_buf *out, gw_answer *a, const bt_call *call); /* of a tool; NULL: it has no words for calls */
     bt_err (*end)(bt_buf *out, gw_answer *a, const gw_answer_report *r);
     bt_err (*alive)(bt_buf *out, gw_answer *a);
     bt_err (*loaded)(bt_buf *out, gw_answer *a); /* where is_load was asked for; NULL: it cannot be */

@@ -375,7 +375,15 @@ static bt_err field_tool_choice(gw_reader *p, const gw_field *f, json_t *v)
     const char *choice = json_string_value(v);
     if (!choice && !json_is_object(v)) return gw_read_wrong_type(p, f->name, "a string or an object", v);
     p->r.has_no_calls = choice && strcmp(choice, "none") == 0;
-    return BT_OK;
+    if (p->r.has_no_calls || (choice && strcmp(choice, "auto") == 0)) return BT_OK;
+    return gw_read_unsupported(p, f->name, "\"auto\", \"none\"");
+}
+static bt_err field_parallel_calls(gw_reader *p, const gw_field *f, json_t *v)
+{
+    bool is_on = true;
+    const bt_err e = gw_read_bool(&is_on, p, f->name, v);
+    p->r.is_single_call = !is_on;
+    return e;
 }
 static bt_err field_prompt(gw_reader *p, const gw_field *f, json_t *v)
 {
@@ -453,8 +461,11 @@ static const gw_field shared[] = {
           "Thoughts between the model's marks are the message's reasoning_content (auto, as without it; deepseek) or "
           "stay in its content (none)"),
     GW_OTHER("tools", CHAT, field_tools, objects_schema,
-          "What the chat template tells the model about tools; only with tool_choice \"none\": answers are text alone"),
-    GW_OTHER("tool_choice", CHAT, field_tool_choice, "{\"type\":[\"string\",\"object\"]}", "See tools"),
+          "What the chat template tells the model about tools; its calls of them are the answer's tool_calls"),
+    GW_OTHER("tool_choice", CHAT, field_tool_choice, "{\"enum\":[\"auto\",\"none\"]}",
+          "auto, as without it: calls are read from the answer; none: the answer is text"),
+    GW_BOOLEAN("parallel_tool_calls", CHAT, field_parallel_calls,
+            "false: only the first call of an answer is given, and others are dropped"),
     GW_OTHER("documents", CHAT, field_documents, objects_schema,
              "What the chat template tells the model to answer from"),
     GW_OTHER("chat_template_kwargs", CHAT, field_template_kwargs, "{\"type\":\"object\",\"maxProperties\":64}",
@@ -530,7 +541,7 @@ static const gw_field shared[] = {
     GW_HARMLESS("id_slot", BOTH, "Taken and not looked at: nodes have no slots to choose"),
     GW_HARMLESS("n_keep", BOTH, "Taken and not looked at: no part of a context is dropped"),
     GW_HARMLESS("n_discard", BOTH, "Taken and not looked at: no part of a context is dropped"),
-    GW_HARMLESS("parallel_tool_calls", BOTH | RESPONSES, "Taken and not looked at: no calls are read from answers"),
+    GW_HARMLESS("parallel_tool_calls", TEXT | RESPONSES, "Taken and not looked at: no calls are read from answers"),
     GW_HARMLESS("reasoning_format", TEXT, "Taken and not looked at: thoughts stay in the text"),
     GW_HARMLESS("verbosity", BOTH, no_reasoning),
     GW_HARMLESS("timings_per_token", BOTH, "Taken and not looked at: the last chunk has the timings"),

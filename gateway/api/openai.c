@@ -60,10 +60,30 @@ static bt_err add_whole(bt_buf *out, const gw_answer *a, const char *object, jso
     return gw_answer_add(out, with_report(gw_answer_with(j, "usage", usage(r)), a, r), "", "");
 }
 
+static json_t *calls_of(const gw_answer *a, const json_t *calls)
+{
+    json_t *ret = json_array();
+    size_t i;
+    const json_t *c;
+    char id[GW_ANSWER_CALL_ID_CHARS + 1];
+    json_array_foreach(calls, i, c) {
+        gw_answer_call_id(id, a, (uint32_t)i);
+        if (json_array_append_new(ret, json_pack("{s:s,s:s,s:O}", "id", id, "type", "function", "function",
+                                                 c)) == 0)
+            continue;
+        json_decref(ret);
+        return NULL;
+    }
+    return ret;
+}
+
 static bt_err chat_whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t *logprobs)
 {
-    json_t *message = json_pack("{s:s,s:s%}", "role", "assistant", "content", r->said.ptr, r->said.len);
+    json_t *message = r->calls && r->said.len == 0
+                          ? json_pack("{s:s,s:n}", "role", "assistant", "content")
+                          : json_pack("{s:s,s:s%}", "role", "assistant", "content", r->said.ptr, r->said.len);
     if (r->thoughts.len > 0) message = with_thoughts(message, r->thoughts);
+    if (r->calls) message = gw_answer_with(message, "tool_calls", calls_of(a, r->calls));
     return add_whole(out, a, "chat.completion",
                      json_pack("{s:i,s:o,s:o,s:s}", "index", 0, "message", message, "logprobs", logprobs,
                                "finish_reason", gw_answer_reason(r->ending)),
@@ -111,6 +131,30 @@ static bt_err chat_part(bt_buf *out, gw_answer *a, const bt_thoughts_part *part,
     json_t *choices =
         json_pack("[{s:i,s:o,s:o,s:n}]", "index", 0, "delta", delta, "logprobs", logprobs, "finish_reason");
     return gw_answer_add(out, chunk(a, chat_chunk, choices), event, event_end);
+}
+
+static bt_err add_call(bt_buf *out, const gw_answer *a, json_t *call)
+{
+    json_t *choices = json_pack("[{s:i,s:{s:[o]},s:n,s:n}]", "index", 0, "delta", "tool_calls", call,
+                                "logprobs", "finish_reason");
+    return gw_answer_add(out, chunk(a, chat_chunk, choices), event, event_end);
+}
+
+/* Two deltas: whose call it is, and its arguments. */
+static bt_err chat_call(bt_buf *out, gw_answer *a, const bt_call *call)
+{
+    const size_t before = out->len;
+    const int index = (int)call->index;
+    char id[GW_ANSWER_CALL_ID_CHARS + 1];
+    gw_answer_call_id(id, a, call->index);
+    bt_err e = add_call(out, a,
+                        json_pack("{s:i,s:s,s:s,s:{s:s,s:s}}", "index", index, "id", id, "type", "function",
+                                  "function", "name", call->name, "arguments", ""));
+    if (e == BT_OK)
+        e = add_call(out, a,
+                     json_pack("{s:i,s:{s:s}}", "index", index, "function", "arguments", call->arguments));
+    if (e < 0) out->len = before;
+    return e;
 }
 
 static bt_err text_part(bt_buf *out, gw_answer *a, const bt_thoughts_part *part, json_t *logprobs)
@@ -189,6 +233,7 @@ const gw_dialect gw_dialect_chat = {
     .stream_type = gw_dialect_events,
     .begin = chat_begin,
     .part = chat_part,
+    .call = chat_call,
     .end = chat_end,
     .alive = gw_openai_comment,
     .whole = chat_whole,

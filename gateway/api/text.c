@@ -6,6 +6,8 @@
 #include "model/vocab.h"
 #include "text/utf8.h"
 
+#include <jansson.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,9 +34,14 @@ static int32_t find_control(const bt_tokenizer *tok, const char *text, size_t le
 static void find_marks(gw_text *t, bt_text_span chat_template)
 {
     t->marks = bt_thoughts_find(t->tok, chat_template);
-    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++) {
-        const char *name = t->marks ? t->marks->token[i] : NULL;
-        t->mark_ids[i] = name ? find_control(t->tok, name, strlen(name)) : -1;
+    if (t->templates.chat) t->calls = bt_calls_find(t->templates.chat);
+    for (size_t i = 0; i < GW_TEXT_MARKS; i++) {
+        const size_t k = i - BT_THOUGHTS_MAX_TOKENS; /* of calls */
+        const char *name = i < BT_THOUGHTS_MAX_TOKENS ? t->marks ? t->marks->token[i] : NULL
+                           : !t->calls                ? NULL
+                           : k < BT_CALLS_MAX_MARKS   ? t->calls->open[k]
+                                                      : t->calls->close;
+        t->mark_ids[i] = name && *name ? find_control(t->tok, name, strlen(name)) : -1;
     }
 }
 
@@ -124,16 +131,48 @@ bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw
     return e < 0 ? blame(err, e, "messages", &fault) : BT_OK;
 }
 
+/* What calls cannot be read of. */
+static bt_err check_tools(const gw_text *t, const gw_ask *r, gw_error *err)
+{
+    json_t *names;
+    size_t i;
+    const json_t *tool;
+    char where[64];
+    if (!r->tells_calls)
+        return gw_error_say(err, 400, "unsupported_parameter", "tools",
+                            "'tools' is not supported here unless 'tool_choice' is 'none'.");
+    if (t->templates.chat && !t->calls)
+        return gw_error_say(
+            err, 400, "unsupported_parameter", "tools",
+            "'tools' is only allowed when 'tool_choice' is 'none': this model's chat template writes "
+            "calls in no form that this server reads.");
+    if (r->structure.form != GW_STRUCTURE_NONE)
+        return gw_error_say(
+            err, 400, "invalid_value", r->structure.field,
+            "'%s' leaves no room for a call of a tool: with 'tools', 'tool_choice' must be 'none'.",
+            r->structure.field);
+    const bt_err e = bt_calls_names(&names, &i, r->talk.tools);
+    if (e == BT_ENOMEM) return blame(err, e, "tools", NULL);
+    if (e < 0)
+        return gw_error_say(err, 400, "invalid_value", "tools",
+                            "Invalid 'tools[%zu]': a tool has a function with a name of 1 to %d bytes.", i,
+                            BT_CALLS_MAX_NAME_BYTES);
+    json_decref(names);
+    json_array_foreach(r->talk.tools, i, tool) {
+        (void)snprintf(where, sizeof where, "tools[%zu].function.strict", i);
+        if (json_is_true(json_object_get(json_object_get(tool, "function"), "strict")))
+            return gw_error_say(err, 400, "unsupported_parameter", where,
+                                "'%s' is not supported by this server; supported is false.", where);
+    }
+    return BT_OK;
+}
+
 static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw_ask *r,
                           uint32_t ctx_tokens, gw_error *err)
 {
     bt_chat_prompt p;
-    if (r->talk.tools && !r->has_no_calls)
-        return gw_error_say(
-            err, 400, "unsupported_parameter", "tools",
-            "'tools' is only allowed when 'tool_choice' is 'none': the model is told about them, "
-            "but this server reads no calls from its answers.");
-    bt_err e = gw_text_render(&p, t, r, err);
+    bt_err e = gw_ask_wants_calls(r) ? check_tools(t, r, err) : BT_OK;
+    if (e == BT_OK) e = gw_text_render(&p, t, r, err);
     if (e < 0) return e;
     e = encode(ret, ret_len, t, p.piece, p.pieces, 0, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
@@ -210,6 +249,16 @@ static bt_err begin_thoughts(gw_text_answer *a, const gw_text *t, const gw_ask *
     return e;
 }
 
+static bt_err begin_calls(gw_text_answer *a, const gw_text *t, const gw_ask *r, bt_fault *fault)
+{
+    json_t *names;
+    size_t bad;
+    const bt_err e = bt_calls_names(&names, &bad, r->talk.tools);
+    if (e < 0) return bt_fail(fault, e, "no names of the request's tools");
+    bt_calls_begin(&a->calls, t->calls, names, r->is_single_call);
+    return BT_OK;
+}
+
 bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, const int32_t *ids,
                      size_t ids_len, size_t ids_max, bt_fault *fault)
 {
@@ -222,8 +271,11 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, con
     bt_detok_init(&a.detok, t->tok, begins_text ? BT_DETOK_START : 0);
     bt_buf_init(&a.text, limit);
     bt_stop_init(&a.stop);
-    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++) a.mark_ids[i] = r->is_chat ? t->mark_ids[i] : -1;
+    const size_t marks = gw_ask_wants_calls(r) ? GW_TEXT_MARKS : r->is_chat ? BT_THOUGHTS_MAX_TOKENS : 0;
+    for (size_t i = 0; i < GW_TEXT_MARKS; i++) a.mark_ids[i] = i < marks ? t->mark_ids[i] : -1;
+    bt_buf_init(&a.said, limit);
     if (r->is_chat) e = begin_thoughts(&a, t, r, ids, ids_len, fault);
+    if (e == BT_OK && gw_ask_wants_calls(r)) e = begin_calls(&a, t, r, fault);
     for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
         const int32_t id = find_control(t->tok, r->stop[i], r->stop_len[i]);
         if (id >= 0) {
@@ -235,7 +287,28 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, con
     if (e == BT_OK && r->sampling.logprobs && !r->is_chat) e = count_chars(&a.prompt_chars, t, r, fault);
     a.counted = a.thoughts;
     if (e == BT_OK) *ret = a;
+    else bt_calls_done(&a.calls);
     return e;
+}
+
+bool gw_text_next(bt_thoughts_part *ret, bt_call *ret_call, gw_text_answer *a, bool is_over)
+{
+    *ret_call = (bt_call){.name = NULL};
+    const bool has_calls = a->calls.form != NULL;
+    bt_calls_part part;
+    for (bool has_more = true;;) {
+        const bool is_end = has_calls && is_over && !has_more;
+        if (has_calls && bt_calls_next(&part, &a->calls, bt_buf_text(&a->said), a->said.len, is_end)) {
+            *ret = (bt_thoughts_part){.text = part.text};
+            if (part.is_call) *ret_call = part.call;
+            return true;
+        }
+        if (!has_more) return false;
+        has_more = bt_thoughts_next(ret, &a->thoughts, bt_buf_text(&a->text), a->text.len, is_over);
+        if (has_more && (!has_calls || ret->is_thought)) return true;
+        if (!has_calls) return false;
+        if (has_more) (void)bt_buf_add(&a->said, ret->text.ptr, ret->text.len);
+    }
 }
 
 bool gw_text_is_stop(const gw_text_answer *a, int32_t id)
@@ -271,8 +344,7 @@ bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault)
     if (a->is_stopped) return BT_OK;
     bt_buf_init(&fresh, 4 * TOKEN_TEXT_BYTES);
     a->detok.is_special_shown = false;
-    for (size_t i = 0; i < BT_THOUGHTS_MAX_TOKENS; i++)
-        a->detok.is_special_shown |= id >= 0 && id == a->mark_ids[i];
+    for (size_t i = 0; i < GW_TEXT_MARKS; i++) a->detok.is_special_shown |= id >= 0 && id == a->mark_ids[i];
     bt_err e = bt_detok_push(&fresh, &a->detok, id, fault);
     if (e == BT_OK) e = show(a, &fresh);
     bt_buf_done(&fresh);
@@ -313,5 +385,7 @@ bt_err gw_text_stop(gw_text_answer *a, int32_t id, bt_fault *fault)
 void gw_text_end(gw_text_answer *a)
 {
     bt_buf_done(&a->text);
+    bt_buf_done(&a->said);
+    bt_calls_done(&a->calls);
     *a = (gw_text_answer){0};
 }

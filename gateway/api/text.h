@@ -4,6 +4,7 @@
 #include "gateway/api/ask.h"
 #include "sample/stop.h"
 #include "model/templates.h"
+#include "text/calls/calls.h"
 #include "text/detok.h"
 #include "text/thoughts.h"
 #include "text/tokenizer.h"
@@ -12,13 +13,15 @@ typedef struct bt_gguf bt_gguf; /* model/gguf.h */
 
 /* Words to ids and back for the gateway: prompts with the model's tokeniser and chat template, answers piece by
  * piece. */
+enum { GW_TEXT_MARKS = BT_THOUGHTS_MAX_TOKENS + BT_CALLS_MAX_MARKS + 1 };
 typedef struct gw_text {
     bt_tokenizer *tok;
     bt_templates templates;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS]; /* ids that end an answer */
     uint32_t stop_ids_len;
-    const bt_thought_marks *marks;            /* of thoughts in answers; NULL: the model has none */
-    int32_t mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* control tokens among theirs, which are shown; -1: none */
+    const bt_thought_marks *marks;   /* of thoughts in answers; NULL: the model has none */
+    const bt_call_form *calls;       /* of tools in answers; NULL: the chat template writes none that is known */
+    int32_t mark_ids[GW_TEXT_MARKS]; /* control tokens among both's, which are shown; -1: none; calls' are the last */
 } gw_text;
 
 /* Copies what it needs from g. A file without a template, or with one that does not parse, is fine: chats are then
@@ -60,7 +63,9 @@ typedef struct gw_text_answer {
     size_t prompt_chars;   /* of the prompt's text, where log probabilities of a completion tell places */
     size_t thought_tokens; /* inside thoughts so far */
     bt_thoughts counted;   /* private: how far thought_tokens counts */
-    int32_t stop_id[GW_ASK_MAX_STOPS], mark_ids[BT_THOUGHTS_MAX_TOKENS]; /* private */
+    bt_calls calls;        /* of what it says */
+    bt_buf said;           /* private: what was said, where calls are read from it; err tells of lacking memory */
+    int32_t stop_id[GW_ASK_MAX_STOPS], mark_ids[GW_TEXT_MARKS]; /* private */
     size_t stop_ids, stop_at[GW_ASK_MAX_STOPS];
 } gw_text_answer;
 
@@ -74,12 +79,9 @@ bt_err gw_text_stop(gw_text_answer *a, int32_t id, bt_fault *fault); /* gives ou
                                                                         is_stopped */
 bt_text_span gw_text_stopped_by(const gw_text_answer *a);            /* the stop string, with is_stopped */
 bt_err gw_text_push(gw_text_answer *a, int32_t id, bt_fault *fault);
-/* The next part of the text, of what a chat's model thinks or of what it says; each byte comes once. is_over: the text
- * has ended. False: there is none for now. */
-static inline bool gw_text_next(bt_thoughts_part *ret, gw_text_answer *a, bool is_over)
-{
-    return bt_thoughts_next(ret, &a->thoughts, bt_buf_text(&a->text), a->text.len, is_over);
-}
+/* The next part of the text, of what a chat's model thinks or of what it says, or a call of a tool: ret_call->name is
+ * NULL where it is text; each byte comes once. is_over: the text has ended. False: there is none for now. */
+bool gw_text_next(bt_thoughts_part *ret, bt_call *ret_call, gw_text_answer *a, bool is_over);
 /* Bytes of text that the ids so far made, shown and held back; without meaning once is_stopped. */
 static inline size_t gw_text_made(const gw_text_answer *a) { return a->text.len + a->stop.held_bytes; }
 bt_err gw_text_finish(gw_text_answer *a, bt_fault *fault); /* gives out the text held back */

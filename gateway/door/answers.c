@@ -3,6 +3,7 @@
 #include "base/log.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
+#include "text/utf8.h"
 
 #include <jansson.h>
 #include <stdlib.h>
@@ -82,19 +83,37 @@ size_t gw_answers_weight(const gw_live *l)
     return weight;
 }
 
+static int add_call(json_t **list, const bt_call *call)
+{
+    if (!*list) *list = json_array();
+    return json_array_append_new(*list,
+                                 json_pack("{s:s,s:s}", "name", call->name, "arguments", call->arguments));
+}
+
 /* Whole, or the last events of a stream. */
 static bt_err write_end(bt_buf *out, gw_live *l, gw_answer_report *r)
 {
     const gw_dialect *t = l->head.dialect;
     bt_buf part[2]; /* said, thought */
     bt_thoughts_part p;
-    bt_err e = BT_OK;
-    if (l->is_stream) return t->end(out, &l->head, r);
+    bt_call call;
+    bt_err e = l->text.said.err;
+    const bool calls = l->is_stream && l->text.calls.given > 0;
+    if (calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
+    if (l->is_stream) return e < 0 ? e : t->end(out, &l->head, r);
     for (int i = 0; i < 2; i++) bt_buf_init(&part[i], GW_DOOR_ANSWER_MAX_BYTES);
-    while (gw_text_next(&p, &l->text, true)) (void)bt_buf_add(&part[p.is_thought], p.text.ptr, p.text.len);
+    while (gw_text_next(&p, &call, &l->text, true)) {
+        if (!call.name) (void)bt_buf_add(&part[p.is_thought], p.text.ptr, p.text.len);
+        else if (add_call(&r->calls, &call) < 0) e = BT_ENOMEM;
+    }
+    if (l->text.said.err < 0) e = l->text.said.err;
+    if (r->calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
     r->said = (bt_text_span){bt_buf_text(&part[0]), part[0].len};
     r->thoughts = (bt_text_span){bt_buf_text(&part[1]), part[1].len};
-    e = t->whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true));
+    const bt_err written = t->whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true));
+    if (e == BT_OK) e = written;
+    json_decref(r->calls);
+    r->calls = NULL;
     for (int i = 0; i < 2; i++) {
         if (part[i].err < 0) e = part[i].err;
         bt_buf_done(&part[i]);
@@ -126,12 +145,25 @@ static void send_end(gw_door *d, gw_http_exchange *x, bool is_stream, bt_buf *ou
     else gw_http_end(x);
 }
 
+static void count_calls(gw_door *d, const gw_live *l)
+{
+    const bt_calls *c = &l->text.calls;
+    gw_metrics_calls(d->env.metrics, c->given, c->unread, c->unknown);
+    if (c->unknown == 0) return;
+    char name[2 * sizeof c->unknown_name];
+    bt_log(BT_LOG_WARN,
+           "request %llu: the model calls a tool that the request does not have, '%s': given as text",
+           (unsigned long long)l->number,
+           bt_utf8_show(name, sizeof name, c->unknown_name, strlen(c->unknown_name)));
+}
+
 static void done(bt_aside_item *item)
 {
     gw_written *w = (gw_written *)item;
     gw_turn *t = w->door->env.turn;
     const gw_turn_part before = gw_turn_go(t, GW_TURN_ANSWERS);
     gw_metrics_end_of_answer(w->door->env.metrics, true);
+    count_calls(w->door, w->live);
     if (w->live->x) send_end(w->door, w->live->x, w->live->is_stream, &w->out);
     free_written(w);
     gw_turn_go(t, before);
@@ -187,6 +219,7 @@ gw_written *gw_answers_end(gw_door *d, gw_live *l, bt_finish reason, const gw_st
     bt_buf_init(&out, GW_DOOR_ANSWER_MAX_BYTES);
     if (write_end(&out, l, &r) < 0) out.err = BT_ENOMEM;
     gw_metrics_end_of_answer(d->env.metrics, false);
+    count_calls(d, l);
     send_end(d, l->x, l->is_stream, &out);
     bt_buf_done(&out);
     return NULL;

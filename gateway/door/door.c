@@ -165,16 +165,21 @@ static void post(gw_door *d, gw_http_exchange *x, const gw_http_request *r,
 static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
 {
     bt_thoughts_part p = {.text = {"", 0}};
+    bt_call call;
+    const gw_dialect *t = l->head.dialect;
     if (!l->x || !l->is_stream || !gw_live_begin_stream(d, l)) return;
-    bool has_more = gw_text_next(&p, &l->text, is_over);
+    bool has_more = gw_text_next(&p, &call, &l->text, is_over);
     if (!has_more && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
     do {
-        if (l->head.dialect->part(gw_http_stream_buf(l->x), &l->head, &p,
-                                  gw_logprobs_tell(&l->logprobs, &l->text, is_over)) < 0) {
+        bt_buf *out = gw_http_stream_buf(l->x);
+        const bt_err e = call.name
+                             ? t->call(out, &l->head, &call)
+                             : t->part(out, &l->head, &p, gw_logprobs_tell(&l->logprobs, &l->text, is_over));
+        if (e < 0 || l->text.said.err < 0) {
             gw_live_give_up(l);
             return;
         }
-    } while (has_more && (has_more = gw_text_next(&p, &l->text, is_over)));
+    } while (has_more && (has_more = gw_text_next(&p, &call, &l->text, is_over)));
     l->wrote_us = bt_clock_us();
     gw_http_flush(l->x);
 }

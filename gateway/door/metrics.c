@@ -27,6 +27,7 @@ static const char *const expert_rows[] = {"prompt", "padding", NULL};
 static const char *const parts[] = {"npu", "spill", "companion", "edges", "sync", "sessions", NULL};
 static const char *const captures[] = {"written", "busy", "refused", NULL};
 static const char *const outcomes[] = {"taken", "refused", NULL};
+static const char *const calls[] = {"given", "unread", "unknown_tool", NULL};
 static const char *const places[] = {"loop", "thread", NULL};
 static const char *const statuses[] = {"2xx", "4xx", "5xx", NULL};
 static const char *const kinds[] = {"prompt", "answer", NULL};
@@ -170,6 +171,11 @@ void gw_metrics_body(gw_metrics *m, bool by_thread) { bt_metrics_add(m->m, BODIE
 void gw_metrics_end_of_answer(gw_metrics *m, bool by_thread)
 {
     bt_metrics_add(m->m, ANSWER_ENDS, by_thread, 0, 1);
+}
+void gw_metrics_calls(gw_metrics *m, uint32_t given, uint32_t unread, uint32_t unknown)
+{
+    const uint32_t n[] = {given, unread, unknown};
+    for (size_t i = 0; i < sizeof n / sizeof *n; i++) bt_metrics_add(m->m, TOOL_CALLS, i, 0, n[i]);
 }
 void gw_metrics_bodies_waiting(gw_metrics *m, size_t n)
 {

@@ -20,6 +20,8 @@ void gw_metrics_failed(gw_metrics *m, gw_fail_kind kind, const gw_stats *s);
 void gw_metrics_answered(gw_metrics *m, int http_status);
 void gw_metrics_body(gw_metrics *m, bool by_thread);          /* one was read */
 void gw_metrics_end_of_answer(gw_metrics *m, bool by_thread); /* one was written */
+/* Calls of tools in one answer: given to the client, not read, of tools that are not there. */
+void gw_metrics_calls(gw_metrics *m, uint32_t given, uint32_t unread, uint32_t unknown);
 void gw_metrics_bodies_waiting(gw_metrics *m, size_t n);
 void gw_metrics_turn(gw_metrics *m, int64_t us);         /* a turn of the loop took so long */
 void gw_metrics_left_out(gw_metrics *m, uint64_t total); /* bytes of prompts, so far */

@@ -198,7 +198,8 @@ static json_t *chat_facts(const gw_text *t)
     for (uint32_t i = 0; i < t->stop_ids_len; i++)
         failed |= json_array_append_new(ends, json_pack("{s:i,s:o}", "id", (int)t->stop_ids[i], "text",
                                                         token_text(t, t->stop_ids[i])));
-    json_t *j = json_pack("{s:s?,s:s?,s:o,s:s?,s:o,s:o,s:o}", "chat_template", m->text, "chat_template_name",
+    json_t *j = json_pack("{s:s?,s:s?,s:s?,s:o,s:s?,s:o,s:o,s:o}", "tool_calls",
+                          t->calls ? t->calls->name : NULL, "chat_template", m->text, "chat_template_name",
                           m->from ? shown(from, sizeof from, m->from) : NULL, "chat_templates", names,
                           "chat_template_error", m->chat ? NULL : m->why.text, "bos_token",
                           token_text(t, bt_tokenizer_bos(t->tok)), "eos_token",

@@ -412,6 +412,10 @@ static bt_err open_model(server *s, bt_fault *fault)
            bt_tokenizer_count(s->text.tok), s->facts.ctx_tokens,
            s->text.templates.chat ? s->text.templates.from : "none");
     if (bt_tokenizer_remark(s->text.tok)) warn(NULL, bt_tokenizer_remark(s->text.tok));
+    if (s->text.calls) bt_log(BT_LOG_INFO, "calls of tools are read as %s", s->text.calls->name);
+    else if (s->text.templates.chat)
+        bt_log(BT_LOG_INFO,
+               "the chat template writes calls of tools in no known form: requests with tools are refused");
     if (!s->text.templates.chat) bt_log(BT_LOG_WARN, "chats will be refused: %s", s->text.templates.why.text);
     bt_buf_init(&ends, 4096);
     gw_text_name_ends(&ends, &s->text);

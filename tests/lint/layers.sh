@@ -17,6 +17,7 @@ common/kernels/integer   : base kernels
 common/text/jinja  : base
 common/grammar     : base
 common/text        : base text/jinja
+common/text/calls  : base text
 common/model       : base kernels text
 common/graph       : base kernels model
 common/device      : base kernels graph
@@ -37,7 +38,7 @@ common/node        : base crypto rt kernels text model device sample kv wire xfe
 gateway/brain      : base wire xfer
 gateway/http       : base crypto rt model node
 gateway            : base crypto model node gateway/http
-gateway/api        : base grammar text model device sample wire gateway gateway/http
+gateway/api        : base grammar text text/calls model device sample wire gateway gateway/http
 gateway/door       : base crypto rt text model wire trace node gateway gateway/brain gateway/http gateway/api
 gateway/shell      : base crypto rt model trace gateway gateway/brain gateway/http gateway/api gateway/door
 prefill-node/brain : base kv wire xfer

@@ -139,6 +139,46 @@ static void thoughts_stand_beside_what_is_said_under_both_names(void **state)
     bt_buf_done(&b);
 }
 
+static void calls_of_tools_are_two_deltas_each_and_end_the_answer(void **state)
+{
+    (void)state;
+    bt_buf b;
+    char id[2][GW_ANSWER_CALL_ID_CHARS + 1], want[1024];
+    bt_buf_init(&b, 1 << 20);
+    gw_answer h = answer_of(&gw_dialect_chat);
+    gw_answer_report r = report;
+    for (uint32_t i = 0; i < 2; i++) {
+        gw_answer_call_id(id[i], &h, i);
+        assert_int_equal(strlen(id[i]), GW_ANSWER_CALL_ID_CHARS);
+    }
+    assert_string_not_equal(id[0], id[1]);
+    assert_int_equal(h.dialect->call(&b, &h, &(bt_call){"f", "{\"a\": \"x\"}", 1}), BT_OK);
+    (void)snprintf(
+        want, sizeof want,
+        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":1,\"id\":\"%s\","
+        "\"type\":\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]},\"logprobs\":null,"
+        "\"finish_reason\":null}]}\n\n"
+        "data: {" HEAD ",\"choices\":[{\"index\":0,\"delta\":{\"tool_calls\":[{\"index\":1,\"function\":"
+        "{\"arguments\":\"{\\\"a\\\": \\\"x\\\"}\"}}]},\"logprobs\":null,\"finish_reason\":null}]}\n\n",
+        id[1]);
+    assert_string_equal(bt_buf_text(&b), want);
+    bt_buf_clear(&b);
+    r.ending = GW_ENDING_CALLS;
+    r.calls =
+        json_pack("[{s:s,s:s},{s:s,s:s}]", "name", "f", "arguments", "{}", "name", "g", "arguments", "{}");
+    assert_int_equal(whole(&b, &h, &r, "", ""), BT_OK);
+    (void)snprintf(
+        want, sizeof want,
+        "\"message\":{\"role\":\"assistant\",\"content\":null,\"tool_calls\":[{\"id\":\"%s\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}},{\"id\":\"%s\",\"type\":"
+        "\"function\",\"function\":{\"name\":\"g\",\"arguments\":\"{}\"}}]},\"logprobs\":null,"
+        "\"finish_reason\":\"tool_calls\"}",
+        id[0], id[1]);
+    assert_non_null(strstr(bt_buf_text(&b), want));
+    json_decref(r.calls);
+    bt_buf_done(&b);
+}
+
 static void a_bos_of_the_prompts_own_is_a_warning(void **state)
 {
     (void)state;
@@ -302,6 +342,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(writes_a_whole_chat_answer),
         cmocka_unit_test(thoughts_stand_beside_what_is_said_under_both_names),
+        cmocka_unit_test(calls_of_tools_are_two_deltas_each_and_end_the_answer),
         cmocka_unit_test(a_bos_of_the_prompts_own_is_a_warning),
         cmocka_unit_test(writes_a_whole_completion_and_null_for_what_never_came),
         cmocka_unit_test(writes_a_stream_with_role_text_end_and_done),

@@ -149,15 +149,17 @@ static void says_what_the_template_says(void **state)
         {"{{ raise_exception('only cats') }}", "The chat template refuses the conversation: only cats"},
         {"\n{{ messages[0].x.y }}", "The chat template cannot write the conversation: line 2, column "},
         {"{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}", "10000000"},
-        {"x", "'tools' is only allowed when 'tool_choice' is 'none'"},
+        {"x", "this model's chat template writes calls in no form that this server reads"},
     };
-    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the"), *tools = json_pack("[{}]");
+    json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the"),
+           *tools = json_pack("[{s:s}]", "name", "f");
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         gw_error err;
         int32_t *ids;
         size_t n;
         gw_text t = open_text(cases[i][0], true);
-        gw_ask r = {.is_chat = true, .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
+        gw_ask r = {.is_chat = true, .tells_calls = true,
+                    .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
         assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
         assert_int_equal(err.status, 400);
         if (!strstr(err.message, cases[i][1])) fail_msg("'%s', not '%s'", err.message, cases[i][1]);
@@ -339,6 +341,7 @@ static void answer_is(const gw_text *t, bool keeps_thoughts, const char *end, co
     bt_fault f;
     gw_text_answer a;
     bt_thoughts_part p;
+    bt_call call;
     char part[2][64] = {"", ""}, got[160];
     const gw_ask r = {.is_chat = true, .keeps_thoughts = keeps_thoughts};
     int32_t ids[64];
@@ -347,7 +350,7 @@ static void answer_is(const gw_text *t, bool keeps_thoughts, const char *end, co
     assert_int_equal(gw_text_begin(&a, t, &r, ids, n, 64, &f), BT_OK);
     push_bytes(&a, bytes);
     assert_int_equal(gw_text_finish(&a, &f), BT_OK);
-    while (gw_text_next(&p, &a, true)) strncat(part[p.is_thought], p.text.ptr, p.text.len);
+    while (gw_text_next(&p, &call, &a, true)) strncat(part[p.is_thought], p.text.ptr, p.text.len);
     (void)snprintf(got, sizeof got, "%s|%s", part[1], part[0]);
     assert_string_equal(got, want);
     gw_text_end(&a);
@@ -382,6 +385,7 @@ static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
     static const bt_thought_marks marks = {.open = "<|im_start|>", .close = "<|im_end|>"};
     bt_fault f;
     gw_text_answer a;
+    bt_call call;
     bt_thoughts_part p;
     gw_text t = open_text(NULL, true);
     t.marks = &marks;
@@ -391,14 +395,87 @@ static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
     assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 16, &f), BT_OK);
     assert_int_equal(gw_text_push(&a, 259, &f), BT_OK);
     push_bytes(&a, "a");
-    assert_true(gw_text_next(&p, &a, false));
+    assert_true(gw_text_next(&p, &call, &a, false));
     assert_true(p.is_thought && p.text.len == 1);
     assert_int_equal(gw_text_push(&a, 260, &f), BT_OK);
     push_bytes(&a, "b");
-    assert_true(gw_text_next(&p, &a, false));
+    assert_true(gw_text_next(&p, &call, &a, false));
     assert_true(!p.is_thought && p.text.len == 1 && p.text.ptr[0] == 'b');
     assert_int_equal(a.thought_tokens, 2); /* the mark that opens, and a */
     gw_text_end(&a);
+    gw_text_close(&t);
+}
+
+#define WRITES_CALLS \
+    "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | " \
+    "tojson }}" \
+    "</tool_call>{% endfor %}{% endfor %}{% if tools %} {{ tools | tojson }}{% endif %}"
+
+/* What is said of the tools, a JSON text, in a chat that has them. */
+static void tools_are_refused(const gw_text *t, const char *tools, gw_ask r, const char *want)
+{
+    gw_error err;
+    int32_t *ids;
+    size_t n;
+    r.is_chat = true;
+    r.talk.messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the");
+    r.talk.tools = json_loads(tools, 0, NULL);
+    assert_true(r.talk.messages && r.talk.tools);
+    assert_int_equal(gw_text_prompt(&ids, &n, t, &r, 1024, &err), BT_EARG);
+    assert_int_equal(err.status, 400);
+    if (!strstr(err.message, want)) fail_msg("'%s', not '%s'", err.message, want);
+    json_decref(r.talk.messages);
+    json_decref((json_t *)r.talk.tools);
+}
+
+static void tools_that_cannot_be_called_are_refused_by_name(void **state)
+{
+    (void)state;
+    gw_text t = open_text(WRITES_CALLS, true);
+    assert_string_equal(t.calls->name, "hermes");
+    const gw_ask r = {.tells_calls = true};
+    tools_are_refused(&t, "[{\"name\":\"f\"}]", (gw_ask){.tells_calls = false},
+                      "'tools' is not supported here");
+    tools_are_refused(&t, "[{\"name\":\"f\"},{}]", r, "Invalid 'tools[1]'");
+    tools_are_refused(&t, "[{\"function\":{\"name\":\"f\",\"strict\":true}}]", r,
+                      "'tools[0].function.strict'");
+    gw_ask shaped = {.tells_calls = true,
+                     .structure = {.form = GW_STRUCTURE_OBJECT, .field = "response_format"}};
+    tools_are_refused(&t, "[{\"name\":\"f\"}]", shaped, "'response_format' leaves no room for a call");
+    gw_text_close(&t);
+}
+
+static void calls_are_read_where_a_chat_has_tools_and_wants_calls(void **state)
+{
+    (void)state;
+    gw_text t = open_text(WRITES_CALLS, true);
+    json_t *tools = json_pack("[{s:{s:s}}]", "function", "name", "f");
+    static const char answer[] =
+        "<think>m</think>A <tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>";
+    for (int i = 0; i < 3; i++) { /* calls, tool_choice none, no tools */
+        bt_fault f;
+        gw_text_answer a;
+        bt_thoughts_part p;
+        bt_call call;
+        char got[256] = "";
+        const gw_ask r = {.is_chat = true, .tells_calls = true, .has_no_calls = i == 1,
+                          .talk = {.tools = i == 2 ? NULL : tools}};
+        assert_int_equal(gw_text_begin(&a, &t, &r, NULL, 0, 256, &f), BT_OK);
+        for (const char *c = answer; *c; c++) {
+            push_bytes(&a, (char[]){*c, 0});
+            while (gw_text_next(&p, &call, &a, false)) {
+                if (call.name)
+                    (void)snprintf(got + strlen(got), 64, "@%s%u%s@", call.name, call.index, call.arguments);
+                else strncat(got, p.text.ptr, p.text.len);
+            }
+        }
+        assert_int_equal(gw_text_finish(&a, &f), BT_OK);
+        assert_false(gw_text_next(&p, &call, &a, true));
+        assert_string_equal(got, i == 0 ? "<think>m</think>A@f0{\"a\":1}@" : answer);
+        assert_int_equal(a.calls.given, i == 0);
+        gw_text_end(&a);
+    }
+    json_decref(tools);
     gw_text_close(&t);
 }
 
@@ -477,6 +554,8 @@ int main(void)
         cmocka_unit_test(counts_the_characters_of_a_prompt_where_log_probabilities_tell_places),
         cmocka_unit_test(thoughts_are_told_apart_where_the_template_names_their_marks),
         cmocka_unit_test(a_mark_that_is_a_control_token_is_a_mark_too),
+        cmocka_unit_test(tools_that_cannot_be_called_are_refused_by_name),
+        cmocka_unit_test(calls_are_read_where_a_chat_has_tools_and_wants_calls),
         cmocka_unit_test(gives_only_whole_characters),
         cmocka_unit_test(drops_the_leading_space_only_of_an_answer_that_begins_a_text),
     };

@@ -1,0 +1,76 @@
+#ifndef BT_TEXT_CALLS_H
+#define BT_TEXT_CALLS_H
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include "base/err.h"
+#include "text/chat.h"
+
+/* Calls of tools in an answer's text. A model writes them in the form that its chat template shows it; each known form
+ * is a row of one table. A call is given out once it is whole, since text that turns out to be no call is text. */
+enum {
+    BT_CALLS_MAX_MARKS = 2,
+    BT_CALLS_MAX_BODY_BYTES = 1 << 20, /* of what stands between two marks; more is text */
+    BT_CALLS_MAX_DEPTH = 64,           /* of lists and objects in arguments */
+    BT_CALLS_MAX_NAME_BYTES = 256,
+};
+
+typedef enum bt_call_body {
+    BT_CALL_OBJECT, /* {"name": ..., "arguments": {...}}; Llama's word for the second is "parameters" */
+    BT_CALL_LIST,   /* a list of such objects */
+    BT_CALL_PYTHON, /* [f(a=1, b="x"), g()] */
+} bt_call_body;
+typedef struct bt_call_form {
+    const char *name;                     /* as /props tells it */
+    const char *open[BT_CALLS_MAX_MARKS]; /* marks, the first is the usual one; NULL: no more */
+    bt_call_body body;
+    const char *close; /* may be missing behind the body; "": there is none */
+    char between;      /* may separate bodies; 0: nothing does */
+    bool is_bare;      /* a body at the answer's beginning, or behind `between`, needs no mark */
+} bt_call_form;
+
+/* The form in which the chat's template writes a call, found by rendering one; where it writes none that is known, the
+ * one whose mark it tells the model together with tools. NULL: none. Static. */
+const bt_call_form *bt_calls_find(const bt_chat *chat);
+
+/* The names of tools, {"function": {"name"}} or {"name"} each, as an object whose keys they are; a new reference.
+ * BT_EARG: the one at *ret_bad has no name of 1 to BT_CALLS_MAX_NAME_BYTES; BT_ENOMEM. */
+bt_err bt_calls_names(struct json_t **ret, size_t *ret_bad, const struct json_t *tools);
+
+typedef enum bt_calls_state { BT_CALLS_SAYS, BT_CALLS_BEGINS, BT_CALLS_BODY, BT_CALLS_BEHIND } bt_calls_state;
+typedef struct bt_calls {            /* plain data, private but for form, given, unread, unknown and its name */
+    const bt_call_form *form;        /* NULL: all is text */
+    struct json_t *names;            /* of bt_calls_names */
+    bool is_single;                  /* only the first call is given out, later ones are dropped */
+    uint32_t given, unread, unknown; /* calls given out; marks without a call behind; calls of tools that are not there
+                                      */
+    char unknown_name[64];           /* the last of the latter, perhaps cut */
+    bt_calls_state state;
+    bool is_marked, is_closed;
+    size_t at, body, scan; /* bytes that are done with; where the body begins; how far it was looked at */
+    unsigned depth;
+    char quote;
+    bool is_escaped;
+    bool is_unknown;      /* the body names a tool that is not there */
+    struct json_t *ready; /* calls of one body */
+    size_t next;          /* of them */
+} bt_calls;
+typedef struct bt_call {   /* valid until the next call of bt_calls_next */
+    const char *name;      /* one of the tools' */
+    const char *arguments; /* a JSON object */
+    uint32_t index;
+} bt_call;
+typedef struct bt_calls_part {
+    bool is_call;
+    bt_text_span text; /* not empty; where it is no call */
+    bt_call call;
+} bt_calls_part;
+
+/* names is taken; it may be NULL only where form is. */
+void bt_calls_begin(bt_calls *ret, const bt_call_form *form, struct json_t *names, bool is_single);
+void bt_calls_done(bt_calls *c); /* a zeroed one is fine */
+/* The next part of a text that has grown to len bytes, from its beginning; is_over: no more comes. Bytes that may be a
+ * call wait until that is certain. Behind a call white space is left out. False: there is no part for now. Memory that
+ * is lacking makes a call text. */
+bool bt_calls_next(bt_calls_part *ret, bt_calls *c, const char *text, size_t len, bool is_over);
+#endif
