@@ -19,9 +19,11 @@ int64_t bt_clock_thread_us(void)
     return ((int64_t)t.tv_sec * 1000000000 + t.tv_nsec) / 1000;
 }
 
-int64_t bt_clock_wall_s(void)
+int64_t bt_clock_wall_us(void)
 {
     struct timespec t;
     clock_gettime(CLOCK_REALTIME, &t);
-    return (int64_t)t.tv_sec;
+    return (int64_t)t.tv_sec * 1000000 + t.tv_nsec / 1000;
 }
+
+int64_t bt_clock_wall_s(void) { return bt_clock_wall_us() / 1000000; }

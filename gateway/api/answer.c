@@ -6,6 +6,8 @@
 #include "text/utf8.h"
 
 #include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Reals carry nine significant digits: an f32 logit survives the trip, and a rate stays readable. */
@@ -46,6 +48,36 @@ void gw_answer_call_id(char ret[GW_ANSWER_CALL_ID_CHARS + 1], const gw_answer *a
     for (int i = 0; i < GW_ANSWER_CALL_ID_CHARS; i++, h /= sizeof chars - 1)
         ret[i] = chars[h % (sizeof chars - 1)];
     ret[GW_ANSWER_CALL_ID_CHARS] = 0;
+}
+
+bt_err gw_answer_keep(gw_answer *a, const bt_thoughts_part *s, size_t tokens)
+{
+    bt_buf *b = &a->kept[s->is_thought];
+    const size_t n = gw_answer_runs(a), begin = b->len;
+    gw_answer_run *last = n ? (gw_answer_run *)(void *)a->runs.data + (n - 1) : NULL;
+    bt_err e = bt_buf_add(b, s->text.ptr, s->text.len);
+    if (e < 0) return e;
+    if (last && last->is_thought == s->is_thought) {
+        last->end_bytes = b->len;
+        last->end_tokens = tokens;
+        return BT_OK;
+    }
+    const gw_answer_run next = {s->is_thought, begin, b->len, last ? last->end_tokens : 0, tokens};
+    return bt_buf_add(&a->runs, &next, sizeof next);
+}
+
+size_t gw_answer_runs(const gw_answer *a) { return a->runs.len / sizeof(gw_answer_run); }
+
+const gw_answer_run *gw_answer_run_at(const gw_answer *a, size_t i)
+{
+    return (const gw_answer_run *)(const void *)a->runs.data + i;
+}
+
+json_t *gw_answer_number(float x)
+{
+    char text[32];
+    (void)snprintf(text, sizeof text, "%.6g", (double)x);
+    return gw_json_number(strtod(text, NULL));
 }
 
 /* A rate a second, or null where nothing was timed. */

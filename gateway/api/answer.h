@@ -19,18 +19,28 @@ typedef struct gw_answer { /* the same for all events of one answer, but for how
     bool has_usage_chunk, is_baton;
     char id[48];
     const char *model;
-    int64_t created_us;                  /* by the wall's clock */
+    int64_t created_us, now_us;          /* by the wall's clock: of the answer, and of what is written next */
     size_t prompt_tokens, cached_tokens; /* of the prompt; those that were not computed */
-    float temperature, top_p;
-    uint32_t max_tokens; /* as the request says; 0: it does not */
+    bt_sampling sampling;                /* without bias and program; its seed only where has_seed */
+    bool is_stream, ignores_eos, is_unload;
+    uint32_t max_tokens;                /* as the request says; 0: it does not */
+    struct json_t *echo;                /* what the dialect repeats of the request, an object; NULL: nothing */
+    const struct gw_logprobs *logprobs; /* of its tokens; NULL: nobody asked */
 
     /* How far its stream has come. */
     size_t answer_tokens;
     gw_answer_open open;     /* what the open block is of */
     unsigned blocks, events; /* how many were begun, and how many were told */
-    bt_buf kept[2];          /* for a dialect that repeats what was said, and in [1] what was thought */
-    size_t kept_at;          /* where in it the open block begins */
+    size_t told_tokens;      /* whose log probabilities went out */
+    bt_buf kept[2];          /* what was said, and in [1] what was thought, for a dialect that repeats it */
+    bt_buf runs;             /* gw_answer_run each */
 } gw_answer;
+
+typedef struct gw_answer_run { /* what was said, or thought, without a break */
+    bool is_thought;
+    size_t begin_bytes, end_bytes;   /* in kept */
+    size_t begin_tokens, end_tokens; /* of the answer */
+} gw_answer_run;
 
 typedef enum gw_ending {
     GW_ENDING_STOP, /* the model ended it, or a stop id */
@@ -56,6 +66,8 @@ typedef struct gw_answer_report {
     size_t text_len;
     bt_text_span said, thoughts; /* the parts of text */
     struct json_t *calls;        /* of tools: a list of {"name", "arguments": text}; NULL: none */
+    bt_text_span prompt;         /* the prompt's text, with names of control tokens, where tells_prompt */
+    uint64_t seed;               /* of the draws */
     const char *prefilled_by;    /* node that computed the prompt; NULL or "": not known */
     uint32_t attempts, recoveries;
     uint32_t cached_tokens;  /* of the prompt: not computed, because the node had their rows */
@@ -81,6 +93,11 @@ typedef struct gw_answer_report {
     float top_logits[BT_MSG_TOP_LOGITS];
 } gw_answer_report;
 
+/* Keeps a part of the answer, with which `tokens` of its tokens have come. Errors of bt_buf_add. */
+bt_err gw_answer_keep(gw_answer *a, const bt_thoughts_part *s, size_t tokens);
+size_t gw_answer_runs(const gw_answer *a);
+const gw_answer_run *gw_answer_run_at(const gw_answer *a, size_t i); /* until the next is kept */
+
 /* Adds j, whose reference is taken (NULL: a part of it could not be made), between two texts. All or nothing reaches
  * out. Errors of bt_buf_add. */
 bt_err gw_answer_add(bt_buf *out, struct json_t *j, const char *before, const char *behind);
@@ -91,6 +108,7 @@ struct json_t *gw_answer_with(struct json_t *object, const char *key, struct jso
 struct json_t *gw_answer_timings(const gw_answer_report *r); /* as llama.cpp's server names them */
 struct json_t *gw_answer_baton(const gw_answer_report *r);   /* everything that is known */
 size_t gw_answer_computed(const gw_answer_report *r);        /* tokens of the prompt that were computed for it */
+struct json_t *gw_answer_number(float x);                    /* digits as people write them: 0.95 */
 const char *gw_answer_reason(gw_ending ending);              /* "stop", "length" or "tool_calls" */
 /* The id of an answer's call of a tool: letters and digits, as many as Mistral's templates ask for. */
 enum { GW_ANSWER_CALL_ID_CHARS = 9 };

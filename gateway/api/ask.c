@@ -22,6 +22,7 @@ void gw_ask_done(gw_ask *r)
     gw_ask_drop_texts(r);
     free(r->bias);
     free(r->program);
+    json_decref(r->echo);
     *r = (gw_ask){0};
 }
 

@@ -45,6 +45,7 @@ typedef struct gw_structure { /* what the answer's text may be; structure.h make
 typedef struct gw_ask {
     bool is_chat;
     bool is_load;        /* nothing is asked for but that the model is loaded */
+    bool is_unload;      /* keep_alive is 0, for a dialect that answers is_load by it */
     bt_chat_talk talk;   /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
     bool tells_calls;    /* the dialect has words for calls of tools */
     bool has_no_calls;   /* tool_choice is "none" */
@@ -74,6 +75,7 @@ typedef struct gw_ask {
     bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     uint8_t *program;     /* where sampling.program points, likewise */
+    struct json_t *echo;  /* what answers repeat of it, an object; NULL: nothing */
     struct json_t *root;  /* private: holds the strings above */
 } gw_ask;
 

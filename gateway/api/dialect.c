@@ -1,6 +1,7 @@
 /* See dialect.h. */
 #include "gateway/api/dialect.h"
 
+#include <jansson.h>
 #include <string.h>
 
 const char gw_dialect_events[] = "text/event-stream; charset=utf-8",
@@ -43,16 +44,27 @@ gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r)
     gw_answer a = {.dialect = d,
                    .has_usage_chunk = r->has_usage_chunk,
                    .is_baton = r->is_baton,
-                   .temperature = r->sampling.temperature,
-                   .top_p = r->sampling.top_p,
-                   .max_tokens = r->max_tokens};
+                   .sampling = r->sampling,
+                   .is_stream = r->is_stream,
+                   .ignores_eos = r->ignores_eos,
+                   .is_unload = r->is_unload,
+                   .max_tokens = r->max_tokens,
+                   .echo = json_incref(r->echo)};
+    a.sampling.bias = NULL;
+    a.sampling.bias_len = 0;
+    a.sampling.program = NULL;
+    a.sampling.program_len = 0;
     for (int i = 0; i < 2; i++) bt_buf_init(&a.kept[i], KEPT_MAX_BYTES);
+    bt_buf_init(&a.runs, KEPT_MAX_BYTES);
     return a;
 }
 
 void gw_dialect_answer_done(gw_answer *a)
 {
     for (int i = 0; i < 2; i++) bt_buf_done(&a->kept[i]);
+    bt_buf_done(&a->runs);
+    json_decref(a->echo);
+    a->echo = NULL;
 }
 
 static const gw_error_kind *kind_of(const gw_dialect *d, const gw_error *err)

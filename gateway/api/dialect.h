@@ -8,7 +8,8 @@
  * one file, and one row of dialects_table.h. Pure: bytes to a struct, structs to bytes.
  *
  * A stream is what begin, part, call and end add, in this order, part once for each piece of text; alive stands in for
- * begin's followers where nothing came for a while. A stream that fails ends with an error event instead of end.
+ * begin's followers where nothing came for a while. A stream that fails ends with an error event instead of end. The
+ * caller sets now_us of the answer before each, and keeps all parts (gw_answer_keep) before whole.
  * Writers return the errors of bt_buf_add; BT_ENOMEM adds nothing. */
 extern const char gw_dialect_events[], gw_dialect_lines[]; /* types of streams: server-sent events, lines of JSON */
 
@@ -25,6 +26,7 @@ struct gw_dialect {
     unsigned where;      /* its bit in the tables of fields */
     const gw_fields *own;
     bool is_chat, is_stream;                    /* what a request is that does not say */
+    bool tells_prompt;                          /* answers have the prompt's text */
     uint32_t default_tokens;                    /* of an answer; 0: --max-answer */
     bt_err (*made)(gw_reader *p, json_t *root); /* after all fields: rules between them; NULL: none */
 

@@ -34,12 +34,17 @@ const gw_dialect *gw_endpoints_dialect(const char *path)
     return i < gw_endpoints_len ? gw_endpoints[i].dialect : &gw_dialect_chat;
 }
 
+void gw_endpoints_list(bt_buf *out)
+{
+    for (size_t i = 0; i < gw_endpoints_len; i++)
+        (void)bt_buf_fmt(out, "%s%s", i ? ", " : "", gw_endpoints[i].path);
+}
+
 void gw_endpoints_tell(gw_error *err, const char *path)
 {
     bt_buf list;
     bt_buf_init(&list, sizeof err->message);
-    for (size_t i = 0; i < gw_endpoints_len; i++)
-        (void)bt_buf_fmt(&list, "%s%s", i ? ", " : "", gw_endpoints[i].path);
+    gw_endpoints_list(&list);
     (void)gw_error_say(err, 404, "not_found", NULL, "There is nothing at %.100s. There is: %s.", path,
                        bt_buf_text(&list));
     bt_buf_done(&list);

@@ -26,6 +26,7 @@ extern const size_t gw_endpoints_len;
 size_t gw_endpoints_find(const char *path);
 /* The dialect of a path; OpenAI's where there is nothing. */
 const gw_dialect *gw_endpoints_dialect(const char *path);
+void gw_endpoints_list(bt_buf *out); /* adds all paths */
 /* A 404 that says what there is beside what was asked for. */
 void gw_endpoints_tell(gw_error *err, const char *path);
 #endif

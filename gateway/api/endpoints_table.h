@@ -40,3 +40,4 @@ X("/health", GET, OPEN, chat, gw_pages_health, "200 when a request would succeed
 X("/v1/health", GET, OPEN, chat, gw_pages_health, "The same", NULL, "Object")
 X("/openapi.json", GET, OPEN, chat, gw_pages_openapi, "This description", NULL, "Object")
 X("/v1/openapi.json", GET, OPEN, chat, gw_pages_openapi, "The same", NULL, "Object")
+X("/", GET, OPEN, chat, gw_pages_root, "What serves here, in words", NULL, NULL)

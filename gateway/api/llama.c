@@ -14,6 +14,23 @@ static const gw_field fields[] = {
 };
 static const gw_fields own = {fields, sizeof fields / sizeof *fields};
 
+/* What the settings of an answer repeat as it was given; stop is a list. */
+static bt_err made(gw_reader *p, json_t *root)
+{
+    static const char *const names[] = {"grammar", "json_schema", "logit_bias"};
+    json_t *stop = json_object_get(root, "stop");
+    stop = json_is_string(stop)  ? json_pack("[O]", stop)
+           : json_is_array(stop) ? json_incref(stop)
+                                 : json_array();
+    bt_err e = gw_read_echo(p, "stop", stop);
+    json_decref(stop);
+    for (size_t i = 0; e == BT_OK && i < sizeof names / sizeof *names; i++) {
+        json_t *v = json_object_get(root, names[i]);
+        if (v && !json_is_null(v)) e = gw_read_echo(p, names[i], v);
+    }
+    return e;
+}
+
 /* Takes the reference; the list of log probabilities stands in an answer that has some. */
 static json_t *with_logprobs(json_t *object, json_t *logprobs)
 {
@@ -41,6 +58,24 @@ static bt_err part(bt_buf *out, gw_answer *a, const bt_thoughts_part *s, json_t 
     return gw_answer_add(out, with_logprobs(piece(a, s->text, false), logprobs), event, event_end);
 }
 
+/* What the answer was made with. */
+static json_t *settings(const gw_answer *a, const gw_answer_report *r)
+{
+    const bt_sampling *s = &a->sampling;
+    json_t *j =
+        json_pack("{s:I,s:I,s:I,s:o,s:I,s:o,s:o,s:o,s:o,s:o,s:b,s:I,s:b}", "n_predict",
+                  (json_int_t)r->bound.tokens, "max_tokens", (json_int_t)r->bound.tokens, "seed",
+                  (json_int_t)r->seed, "temperature", gw_answer_number(s->temperature), "top_k",
+                  (json_int_t)s->top_k, "top_p", gw_answer_number(s->top_p), "min_p",
+                  gw_answer_number(s->min_p), "repeat_penalty", gw_answer_number(s->repetition_penalty),
+                  "presence_penalty", gw_answer_number(s->presence_penalty), "frequency_penalty",
+                  gw_answer_number(s->frequency_penalty), "ignore_eos", a->ignores_eos, "n_probs",
+                  (json_int_t)s->top_logprobs, "stream", a->is_stream);
+    if (!j || !a->echo || json_object_update(j, a->echo) == 0) return j;
+    json_decref(j);
+    return NULL;
+}
+
 static json_t *last(gw_answer *a, const gw_answer_report *r, bt_text_span said)
 {
     static const char *const types[GW_ENDINGS] = {
@@ -48,10 +83,11 @@ static json_t *last(gw_answer *a, const gw_answer_report *r, bt_text_span said)
     const bool is_word = r->ending == GW_ENDING_STRING;
     a->answer_tokens = r->completion_tokens;
     json_t *j = piece(a, said, true);
-    json_t *more = json_pack("{s:s,s:b,s:s,s:s%,s:I,s:o}", "model", a->model, "truncated", 0, "stop_type",
-                             types[r->ending], "stopping_word", is_word ? r->stop.ptr : "",
-                             is_word ? r->stop.len : (size_t)0, "tokens_cached", (json_int_t)r->cached_tokens,
-                             "timings", gw_answer_timings(r));
+    json_t *prompt = r->prompt.ptr ? json_stringn(r->prompt.ptr, r->prompt.len) : json_null();
+    json_t *more = json_pack("{s:s,s:o,s:o,s:b,s:s,s:s%,s:I,s:o}", "model", a->model, "generation_settings",
+                             settings(a, r), "prompt", prompt, "truncated", 0, "stop_type", types[r->ending],
+                             "stopping_word", is_word ? r->stop.ptr : "", is_word ? r->stop.len : (size_t)0,
+                             "tokens_cached", (json_int_t)r->cached_tokens, "timings", gw_answer_timings(r));
     if (!j || !more || json_object_update(j, more) < 0) {
         json_decref(j);
         j = NULL;
@@ -75,6 +111,8 @@ const gw_dialect gw_dialect_llama = {
     .request = "LlamaRequest",
     .where = GW_FIELD_LLAMA,
     .own = &own,
+    .tells_prompt = true,
+    .made = made,
     .id = "cmpl-",
     .logprobs = GW_LOGPROBS_LIST,
     .stream_type = gw_dialect_events,

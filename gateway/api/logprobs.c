@@ -172,3 +172,26 @@ struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool
     json_decref(at);
     return ret;
 }
+
+struct json_t *gw_logprobs_again(const gw_logprobs *p, size_t begin, size_t end)
+{
+    json_t *a = json_array();
+    for (size_t i = begin; a && i < end && i < p->told; i++)
+        if (json_array_append_new(a, chat_token(p, token_at(p, i))) < 0) {
+            json_decref(a);
+            return NULL;
+        }
+    return a;
+}
+
+/* Ends of tokens never go back. */
+size_t gw_logprobs_within(const gw_logprobs *p, size_t bytes)
+{
+    size_t lo = 0, hi = p->tok ? p->tokens.len / sizeof(token) : 0;
+    while (lo < hi) {
+        const size_t at = lo + (hi - lo) / 2;
+        if (token_at(p, at)->end_bytes <= bytes) lo = at + 1;
+        else hi = at;
+    }
+    return lo;
+}

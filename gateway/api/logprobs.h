@@ -36,4 +36,9 @@ bool gw_logprobs_waits(const gw_logprobs *p, const gw_text_answer *text, bool is
  *               `top` of the likeliest and the token itself; null with a `top` of 0. Offsets are characters
  *               of prompt and answer together */
 struct json_t *gw_logprobs_tell(gw_logprobs *p, const gw_text_answer *text, bool is_over);
+/* The tokens from `begin` to before `end`, which have been told, as the list of a chat's content once more: a new
+ * reference, NULL when out of memory. */
+struct json_t *gw_logprobs_again(const gw_logprobs *p, size_t begin, size_t end);
+/* How many tokens have all of their text in the first `bytes` of the answer's. */
+size_t gw_logprobs_within(const gw_logprobs *p, size_t bytes);
 #endif

@@ -7,6 +7,7 @@
 #include "gateway/api/messages.h"
 #include "gateway/api/structure.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
@@ -97,6 +98,36 @@ static bt_err field_num_predict(gw_reader *p, const gw_field *f, json_t *v)
     return BT_OK;
 }
 
+/* Seconds, or a duration such as 5m or 1h30m. */
+static bt_err field_keep_alive(gw_reader *p, const gw_field *f, json_t *v)
+{
+    static const char *const units[] = {"ns", "us", "ms", "s", "m", "h", NULL};
+    const char *at = json_string_value(v);
+    bool is_zero = json_is_number(v) && fpclassify(json_number_value(v)) == FP_ZERO;
+    if (!at && !json_is_number(v)) return gw_read_wrong_type(p, f->name, "a number or a duration", v);
+    if (at) {
+        at += *at == '-' || *at == '+';
+        is_zero = !at[strspn(at, "0.nusmh")];
+        bool is_good = strcmp(at, "0") == 0 || *at;
+        while (is_good && *at && strcmp(at, "0") != 0) {
+            const size_t digits = strspn(at, "0123456789"), dot = at[digits] == '.',
+                         rest = dot ? strspn(at + digits + 1, "0123456789") : 0;
+            size_t i = 0;
+            at += digits + dot + rest;
+            while (units[i] && strncmp(at, units[i], strlen(units[i])) != 0) i++;
+            is_good = digits + rest > 0 && units[i];
+            if (is_good) at += strlen(units[i]);
+        }
+        if (!is_good)
+            return gw_error_say(p->err, 400, "invalid_value", f->name,
+                                "Invalid value for '%s': '%.32s'; it is a number of seconds, or a duration "
+                                "such as '5m'.",
+                                f->name, json_string_value(v));
+    }
+    p->r.is_unload = is_zero;
+    return BT_OK;
+}
+
 static bt_err made_chat(gw_reader *p, json_t *root)
 {
     p->r.is_load = !p->r.talk.messages;
@@ -143,6 +174,10 @@ static const gw_field fields[] = {
              "Sampling and limits"),
     GW_OTHER("think", BOTH, field_think, "{\"type\":[\"boolean\",\"string\"]}",
              "The variable enable_thinking of the chat template, or its reasoning_effort"),
+    GW_OTHER("keep_alive", BOTH, field_keep_alive,
+             "{\"anyOf\":[{\"type\":\"number\"},"
+             "{\"type\":\"string\",\"pattern\":\"^[-+]?(0|([0-9]+(\\\\.[0-9]*)?(ns|us|ms|s|m|h))+)$\"}]}",
+             "The model stays loaded; 0 without a prompt is answered with done_reason unload"),
     GW_ONLY("tools", CHAT, "[[]]"),
     GW_ONLY("images", TEXT, "[[]]"),
     GW_ONLY("suffix", TEXT, "[\"\"]"),
@@ -201,7 +236,7 @@ static json_t *with_logprobs(json_t *object, json_t *logprobs)
 static json_t *envelope(const gw_answer *a, bool is_done)
 {
     char text[64];
-    return json_pack("{s:s,s:s,s:b}", "model", a->model, "created_at", when(text, a->created_us), "done",
+    return json_pack("{s:s,s:s,s:b}", "model", a->model, "created_at", when(text, a->now_us), "done",
                      is_done);
 }
 
@@ -273,7 +308,8 @@ static bt_err add_whole(bt_buf *out, const gw_answer *a, words_fn *words, const 
 static bt_err add_loaded(bt_buf *out, const gw_answer *a, words_fn *words)
 {
     json_t *j = words(envelope(a, true), nothing, nothing);
-    return gw_answer_add(out, gw_answer_with(j, "done_reason", json_string("load")), "", "");
+    return gw_answer_add(out, gw_answer_with(j, "done_reason", json_string(a->is_unload ? "unload" : "load")),
+                         "", "");
 }
 
 static bt_err chat_part(bt_buf *out, gw_answer *a, const bt_thoughts_part *s, json_t *logprobs)
@@ -364,14 +400,53 @@ bt_err gw_ollama_version(bt_buf *out)
     return gw_answer_add(out, json_pack("{s:s}", "version", BT_VERSION), "", "");
 }
 
-/* Values of requests that do not give them, a line each, as a model's file of ollama's has them. */
+/* Values of requests that do not give them, a line each. */
+static void add_parameters(bt_buf *out, const char *before, const bt_defaults *d)
+{
+    static const struct {
+        const char *name;
+        bt_default_field field;
+    } lines[] = {{"temperature", BT_DEFAULT_TEMPERATURE},
+                 {"top_p", BT_DEFAULT_TOP_P},
+                 {"top_k", BT_DEFAULT_TOP_K},
+                 {"min_p", BT_DEFAULT_MIN_P},
+                 {"repeat_penalty", BT_DEFAULT_REPETITION_PENALTY}};
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++)
+        (void)bt_buf_fmt(out, "%s%s%s %g", i ? "\n" : "", before, lines[i].name, d->value[lines[i].field]);
+}
+
+/* Takes b. */
+static json_t *text_of(bt_buf *b)
+{
+    json_t *j = b->err < 0 ? NULL : json_stringn(bt_buf_text(b), b->len);
+    bt_buf_done(b);
+    return j;
+}
+
 static json_t *parameters(const bt_defaults *d)
 {
-    char text[256];
-    (void)snprintf(text, sizeof text, "temperature %g\ntop_p %g\ntop_k %g\nmin_p %g\nrepeat_penalty %g",
-                   d->value[BT_DEFAULT_TEMPERATURE], d->value[BT_DEFAULT_TOP_P], d->value[BT_DEFAULT_TOP_K],
-                   d->value[BT_DEFAULT_MIN_P], d->value[BT_DEFAULT_REPETITION_PENALTY]);
-    return json_string(text);
+    bt_buf b;
+    bt_buf_init(&b, 1024);
+    add_parameters(&b, "", d);
+    return text_of(&b);
+}
+
+/* What ollama would make the model of. A template that holds three quotes has no place in it. */
+static json_t *modelfile(const gw_model_facts *m, const gw_text *t, const bt_defaults *d)
+{
+    static const char quotes[] = "\"\"\"";
+    const char *template = t->templates.text;
+    bt_buf b;
+    bt_buf_init(&b, SIZE_MAX);
+    (void)bt_buf_fmt(&b, "FROM %s\n", m->names[0]);
+    if (template && !strstr(template, quotes)) {
+        (void)bt_buf_str(&b, "TEMPLATE \"\"\"");
+        (void)bt_buf_str(&b, template);
+        (void)bt_buf_str(&b, "\"\"\"\n");
+    }
+    add_parameters(&b, "PARAMETER ", d);
+    (void)bt_buf_byte(&b, '\n');
+    return text_of(&b);
 }
 
 static json_t *model_info(const gw_model_facts *m)
@@ -413,8 +488,8 @@ bt_err gw_ollama_show(bt_buf *out, gw_error *err, const gw_text *t, const char *
         json_decref(capabilities);
         capabilities = NULL;
     }
-    json_t *j = json_pack("{s:s,s:s,s:o,s:o,s:o,s:o,s:s}", "modelfile", "", "template",
-                          t->templates.text ? t->templates.text : "", "parameters",
+    json_t *j = json_pack("{s:o,s:s,s:o,s:o,s:o,s:o,s:s}", "modelfile", modelfile(m, t, limits->defaults),
+                          "template", t->templates.text ? t->templates.text : "", "parameters",
                           parameters(limits->defaults), "details", details(m), "model_info", model_info(m),
                           "capabilities", capabilities, "modified_at", when(text, m->created_s * 1000000));
     return gw_answer_add(out, j, "", "") < 0 ? gw_read_no_memory(&p) : BT_OK;

@@ -147,3 +147,9 @@ bt_err gw_read_model(gw_reader *p, const char *name, const json_t *v)
                         "The model '%.200s' does not exist here; this server has '%s'.", json_string_value(v),
                         p->limits->names_len ? p->limits->names[0] : "");
 }
+
+bt_err gw_read_echo(gw_reader *p, const char *name, json_t *v)
+{
+    if (!p->r.echo) p->r.echo = json_object();
+    return json_object_set(p->r.echo, name, v) < 0 ? gw_read_no_memory(p) : BT_OK;
+}

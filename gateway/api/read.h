@@ -26,6 +26,8 @@ bt_err gw_read_model(gw_reader *p, const char *name, const json_t *v);
 /* A list of token ids below the vocabulary's size, at most BT_MSG_MAX_PROMPT_TOKENS: malloc'ed. v is an array. */
 bt_err gw_read_ids(int32_t **ret, size_t *ret_len, gw_reader *p, const char *name, const json_t *v);
 
+/* Answers repeat v under the name. */
+bt_err gw_read_echo(gw_reader *p, const char *name, json_t *v);
 bt_err gw_read_no_memory(gw_reader *p);
 bt_err gw_read_wrong_type(gw_reader *p, const char *name, const char *wanted, const json_t *v);
 /* allowed: the values that the field may have, "" for none. */

@@ -5,10 +5,10 @@
 #include "gateway/api/messages.h"
 #include "gateway/api/openai.h"
 #include "gateway/api/structure.h"
+#include "text/utf8.h"
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- requests ------------------------------------------------------------------------------------- */
@@ -36,7 +36,24 @@ static bt_err field_instructions(gw_reader *p, const gw_field *f, json_t *v)
 {
     if (!json_is_string(v)) return gw_read_wrong_type(p, f->name, "a string", v);
     p->system = v;
-    return BT_OK;
+    return gw_read_echo(p, f->name, v);
+}
+
+/* OpenAI's limits. */
+static bt_err field_metadata(gw_reader *p, const gw_field *f, json_t *v)
+{
+    enum { PAIRS = 16, KEY_CHARS = 64, VALUE_CHARS = 512 };
+    const char *key;
+    json_t *value;
+    bool is_good = json_is_object(v) && json_object_size(v) <= PAIRS;
+    json_object_foreach(v, key, value)
+        is_good &= bt_utf8_count(key, strlen(key)) <= KEY_CHARS && json_is_string(value) &&
+                   bt_utf8_count(json_string_value(value), json_string_length(value)) <= VALUE_CHARS;
+    return is_good ? gw_read_echo(p, f->name, v)
+                   : gw_error_say(p->err, 400, "invalid_value", f->name,
+                                  "Invalid '%s': it is an object of at most %d strings, of at most %d "
+                                  "characters each, under names of at most %d.",
+                                  f->name, PAIRS, VALUE_CHARS, KEY_CHARS);
 }
 
 static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
@@ -60,9 +77,19 @@ static bt_err field_reasoning(gw_reader *p, const gw_field *f, json_t *v)
 static bt_err field_text(gw_reader *p, const gw_field *f, json_t *v)
 {
     static const gw_field format = {.name = "text.format"};
+    static const char *const names[] = {"type", "name", "description", "strict", "schema"};
     json_t *of = json_object_get(v, "format");
     if (!json_is_object(v)) return gw_read_wrong_type(p, f->name, "an object", v);
-    return of && !json_is_null(of) ? gw_structure_field(p, &format, of) : BT_OK;
+    if (!of || json_is_null(of)) return BT_OK;
+    bt_err e = gw_structure_field(p, &format, of);
+    json_t *told = json_object();
+    for (size_t i = 0; e == BT_OK && i < sizeof names / sizeof *names; i++) {
+        json_t *value = json_object_get(of, names[i]);
+        if (value && json_object_set(told, names[i], value) < 0) e = gw_read_no_memory(p);
+    }
+    if (e == BT_OK) e = gw_read_echo(p, "format", told);
+    json_decref(told);
+    return e;
 }
 
 /* What an answer is asked to hold beside its text. */
@@ -146,6 +173,10 @@ static const char format_schema[] =
     "{\"type\":\"object\",\"properties\":{\"format\":{\"type\":[\"object\",\"null\"],\"required\":[\"type\"],"
     "\"properties\":{\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":\"object\"}}}}}";
 
+static const char metadata_schema[] =
+    "{\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"maxLength\":64},"
+    "\"additionalProperties\":{\"type\":\"string\",\"maxLength\":512}}";
+
 static const gw_field fields[] = {
     GW_REQUIRED("input", HERE, field_input, input_schema, "A message of the user, or the conversation so far"),
     GW_OTHER("instructions", HERE, field_instructions, "{\"type\":\"string\"}",
@@ -159,6 +190,7 @@ static const gw_field fields[] = {
     GW_OTHER("include", HERE, field_include,
              "{\"type\":\"array\",\"items\":{\"enum\":[\"message.output_text.logprobs\",\"reasoning.encrypted_content\"]}}",
              "Log probabilities of the message; thoughts are told as they are"),
+    GW_OTHER("metadata", HERE, field_metadata, metadata_schema, "Pairs of texts that the answer repeats"),
     GW_ONLY("tools", HERE, "[[]]"),
     GW_ONLY("tool_choice", HERE, "[\"auto\",\"none\"]"),
     GW_ONLY("previous_response_id", HERE, "[]"),
@@ -182,18 +214,30 @@ static json_t *item_id(const gw_answer *a, bool is_thought, unsigned index)
     return json_sprintf("%s_%s%u", is_thought ? "rs" : "msg", a->id + strlen(a->dialect->id), index);
 }
 
-/* Takes logprobs, the value of gw_logprobs_tell. */
 static json_t *content(bool is_thought, bt_text_span s, json_t *logprobs)
 {
-    if (is_thought) {
-        json_decref(logprobs);
-        return json_pack("{s:s,s:s%}", "type", "reasoning_text", "text", s.ptr, s.len);
-    }
-    json_t *list = json_object_get(logprobs, "content");
-    list = list ? json_incref(list) : logprobs ? json_array() : NULL;
+    if (!is_thought)
+        return json_pack("{s:s,s:s%,s:[],s:o}", "type", "output_text", "text", s.ptr, s.len, "annotations",
+                         "logprobs", logprobs);
     json_decref(logprobs);
-    return json_pack("{s:s,s:s%,s:[],s:o}", "type", "output_text", "text", s.ptr, s.len, "annotations",
-                     "logprobs", list);
+    return json_pack("{s:s,s:s%}", "type", "reasoning_text", "text", s.ptr, s.len);
+}
+
+/* The text of item i, and the log probabilities of its tokens; an item that has none yet is an empty message.
+ */
+static bt_text_span text_of(const gw_answer *a, size_t i)
+{
+    if (i >= gw_answer_runs(a)) return nothing;
+    const gw_answer_run *r = gw_answer_run_at(a, i);
+    return (bt_text_span){bt_buf_text(&a->kept[r->is_thought]) + r->begin_bytes,
+                          r->end_bytes - r->begin_bytes};
+}
+
+static json_t *logprobs_of(const gw_answer *a, size_t i)
+{
+    if (!a->logprobs || i >= gw_answer_runs(a)) return json_array();
+    const gw_answer_run *r = gw_answer_run_at(a, i);
+    return gw_logprobs_again(a->logprobs, r->begin_tokens, r->end_tokens);
 }
 
 /* list: of its content, taken. */
@@ -214,27 +258,24 @@ static json_t *usage(const gw_answer_report *r)
                      (json_int_t)(r->prompt_tokens + r->completion_tokens));
 }
 
-/* Digits as people write them: 0.95 and not the float next to it. */
-static json_t *number(float x)
-{
-    char text[32];
-    (void)snprintf(text, sizeof text, "%.6g", (double)x);
-    return json_real(strtod(text, NULL));
-}
-
 /* status: of the answer as a whole; output and used are taken, used NULL: there is none yet. */
 static json_t *response(const gw_answer *a, const char *status, const char *incomplete, json_t *output,
                         json_t *used)
 {
-    json_t *why = incomplete ? json_pack("{s:s}", "reason", incomplete) : json_null();
-    return json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:n,s:o,s:s,s:o,s:b,s:n,s:b,s:o,s:s,s:[],s:o,s:s,s:o,s:{}}",
+    json_t *why = incomplete ? json_pack("{s:s}", "reason", incomplete) : json_null(),
+           *instructions = json_object_get(a->echo, "instructions"),
+           *metadata = json_object_get(a->echo, "metadata"), *format = json_object_get(a->echo, "format");
+    format = format ? json_incref(format) : json_pack("{s:s}", "type", "text");
+    metadata = metadata ? json_incref(metadata) : json_object();
+    return json_pack("{s:s,s:s,s:I,s:s,s:n,s:o,s:O?,s:o,s:s,s:o,s:b,s:n,s:b,s:o,s:{s:o},s:s,s:[],s:o,s:s,s:o,"
+                     "s:o}",
                      "id", a->id, "object", "response", "created_at", (json_int_t)(a->created_us / 1000000),
-                     "status", status, "error", "incomplete_details", why, "instructions",
+                     "status", status, "error", "incomplete_details", why, "instructions", instructions,
                      "max_output_tokens", a->max_tokens ? json_integer(a->max_tokens) : json_null(), "model",
                      a->model, "output", output, "parallel_tool_calls", 0, "previous_response_id", "store", 0,
-                     "temperature", number(a->temperature), "tool_choice", "none", "tools", "top_p",
-                     number(a->top_p), "truncation", "disabled", "usage", used ? used : json_null(),
-                     "metadata");
+                     "temperature", gw_answer_number(a->sampling.temperature), "text", "format", format,
+                     "tool_choice", "none", "tools", "top_p", gw_answer_number(a->sampling.top_p),
+                     "truncation", "disabled", "usage", used ? used : json_null(), "metadata", metadata);
 }
 
 static const char *status_of(const gw_answer_report *r)
@@ -242,17 +283,19 @@ static const char *status_of(const gw_answer_report *r)
     return r->ending == GW_ENDING_LENGTH ? "incomplete" : "completed";
 }
 
-static json_t *ended(const gw_answer *a, const gw_answer_report *r, bt_text_span said, bt_text_span thought,
-                     json_t *logprobs)
+/* An answer that ends with thoughts, or has no text, has an empty message at its end. */
+static json_t *ended(const gw_answer *a, const gw_answer_report *r)
 {
     json_t *output = json_array();
-    unsigned n = 0;
+    const size_t runs = gw_answer_runs(a),
+                 items = runs + (runs == 0 || gw_answer_run_at(a, runs - 1)->is_thought);
     int failed = 0;
-    if (thought.len > 0)
-        failed |= json_array_append_new(output, item(a, true, n++, "completed",
-                                                     json_pack("[o]", content(true, thought, json_null()))));
-    failed |= json_array_append_new(output, item(a, false, n, status_of(r),
-                                                 json_pack("[o]", content(false, said, logprobs))));
+    for (size_t i = 0; i < items && !failed; i++) {
+        const bool is_thought = i < runs && gw_answer_run_at(a, i)->is_thought;
+        json_t *one = json_pack("[o]", content(is_thought, text_of(a, i), logprobs_of(a, i)));
+        failed = json_array_append_new(output, item(a, is_thought, (unsigned)i,
+                                                    i + 1 < items ? "completed" : status_of(r), one));
+    }
     if (failed) {
         json_decref(output);
         output = NULL;
@@ -263,7 +306,8 @@ static json_t *ended(const gw_answer *a, const gw_answer_report *r, bt_text_span
 
 static bt_err whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t *logprobs)
 {
-    return gw_answer_add(out, ended(a, r, r->said, r->thoughts, logprobs), "", "");
+    json_decref(logprobs);
+    return gw_answer_add(out, ended(a, r), "", "");
 }
 
 /* ---- streams -------------------------------------------------------------------------------------- */
@@ -302,28 +346,22 @@ static json_t *with_item(const gw_answer *a, const char *status, json_t *list)
                      item(a, a->open == GW_ANSWER_THOUGHT, a->blocks - 1, status, list));
 }
 
-/* The text of the open item. */
-static bt_text_span kept(const gw_answer *a)
-{
-    const bt_buf *b = &a->kept[a->open == GW_ANSWER_THOUGHT];
-    return (bt_text_span){bt_buf_text(b) + a->kept_at, b->len - a->kept_at};
-}
-
 static bt_err close_item(bt_buf *out, gw_answer *a, const char *status)
 {
     const bool is_thought = a->open == GW_ANSWER_THOUGHT;
-    const bt_text_span s = kept(a);
     if (a->open == GW_ANSWER_NOTHING) return BT_OK;
+    const size_t i = a->blocks - 1;
+    const bt_text_span s = text_of(a, i);
     json_t *text = gw_answer_with(at(a), "text", json_stringn(s.ptr, s.len));
-    if (!is_thought) text = gw_answer_with(text, "logprobs", json_array());
+    if (!is_thought) text = gw_answer_with(text, "logprobs", logprobs_of(a, i));
     bt_err e =
         add_event(out, a, is_thought ? "response.reasoning_text.done" : "response.output_text.done", text);
     if (e == BT_OK)
         e = add_event(out, a, "response.content_part.done",
-                      gw_answer_with(at(a), "part", content(is_thought, s, json_null())));
+                      gw_answer_with(at(a), "part", content(is_thought, s, logprobs_of(a, i))));
     if (e == BT_OK)
         e = add_event(out, a, "response.output_item.done",
-                      with_item(a, status, json_pack("[o]", content(is_thought, s, json_null()))));
+                      with_item(a, status, json_pack("[o]", content(is_thought, s, logprobs_of(a, i)))));
     a->open = GW_ANSWER_NOTHING;
     return e;
 }
@@ -335,20 +373,20 @@ static bt_err open_item(bt_buf *out, gw_answer *a, bool is_thought)
     bt_err e = close_item(out, a, "completed");
     if (e < 0) return e;
     a->open = wanted;
-    a->kept_at = a->kept[is_thought].len;
     a->blocks++;
     e = add_event(out, a, "response.output_item.added", with_item(a, "in_progress", json_array()));
     return e < 0 ? e
                  : add_event(out, a, "response.content_part.added",
-                             gw_answer_with(at(a), "part", content(is_thought, nothing, json_null())));
+                             gw_answer_with(at(a), "part", content(is_thought, nothing, json_array())));
 }
 
 static bt_err part(bt_buf *out, gw_answer *a, const bt_thoughts_part *s, json_t *logprobs)
 {
     bt_err e = open_item(out, a, s->is_thought);
-    if (e == BT_OK) e = bt_buf_add(&a->kept[s->is_thought], s->text.ptr, s->text.len);
-    json_t *j = gw_answer_with(at(a), "delta", json_stringn(s->text.ptr, s->text.len));
     json_t *list = json_object_get(logprobs, "content");
+    a->told_tokens += json_array_size(list);
+    if (e == BT_OK) e = gw_answer_keep(a, s, a->told_tokens);
+    json_t *j = gw_answer_with(at(a), "delta", json_stringn(s->text.ptr, s->text.len));
     if (!s->is_thought) j = gw_answer_with(j, "logprobs", list ? json_incref(list) : json_array());
     json_decref(logprobs);
     if (e == BT_OK)
@@ -364,10 +402,8 @@ static bt_err end(bt_buf *out, gw_answer *a, const gw_answer_report *r)
     bt_err e = a->open == GW_ANSWER_SAID ? BT_OK : open_item(out, a, false);
     if (e == BT_OK) e = close_item(out, a, status_of(r));
     if (e < 0) return e;
-    const bt_text_span said = {bt_buf_text(&a->kept[0]), a->kept[0].len},
-                       thought = {bt_buf_text(&a->kept[1]), a->kept[1].len};
     return add_event(out, a, r->ending == GW_ENDING_LENGTH ? "response.incomplete" : "response.completed",
-                     json_pack("{s:o}", "response", ended(a, r, said, thought, json_null())));
+                     json_pack("{s:o}", "response", ended(a, r)));
 }
 
 const gw_dialect gw_dialect_responses = {

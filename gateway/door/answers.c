@@ -1,5 +1,6 @@
 /* See answers.h. */
 #include "gateway/door/answers.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "gateway/door/live.h"
 #include "gateway/door/reply.h"
@@ -63,6 +64,7 @@ static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason,
                    .has_host_decode = s->has_decode, .host_prefill_us = s->prefill_us,
                    .host_exposed_us = s->kv_exposed_us, .host_decode_us = s->decode_us},
         .engine = s->engine,
+        .seed = s->seed,
         .prefilled_by = s->prefilled_by,
         .attempts = s->attempts,
         .recoveries = s->recoveries,
@@ -79,7 +81,8 @@ size_t gw_answers_weight(const gw_live *l)
     const size_t ids = l->ids.len / sizeof(int32_t);
     size_t weight = l->text.text.len / 16;
     if (!l->is_stream && l->logprobs.tok) weight += ids * (1 + l->top_logprobs) * 32;
-    if (l->is_baton) weight += ids + l->prompt_len;
+    if (l->is_stream && l->logprobs.tok && l->head.runs.len) weight += ids * (1 + l->top_logprobs) * 96;
+    if (l->is_baton || l->head.dialect->tells_prompt) weight += ids + l->prompt_len;
     return weight;
 }
 
@@ -91,33 +94,42 @@ static int add_call(json_t **list, const bt_call *call)
 }
 
 /* Whole, or the last events of a stream. */
-static bt_err write_end(bt_buf *out, gw_live *l, gw_answer_report *r)
+static bt_err write_last(bt_buf *out, gw_live *l, gw_answer_report *r)
 {
     const gw_dialect *t = l->head.dialect;
-    bt_buf part[2]; /* said, thought */
+    gw_answer *a = &l->head;
     bt_thoughts_part p;
     bt_call call;
     bt_err e = l->text.said.err;
     const bool calls = l->is_stream && l->text.calls.given > 0;
+    a->now_us = bt_clock_wall_us();
     if (calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
-    if (l->is_stream) return e < 0 ? e : t->end(out, &l->head, r);
-    for (int i = 0; i < 2; i++) bt_buf_init(&part[i], GW_DOOR_ANSWER_MAX_BYTES);
-    while (gw_text_next(&p, &call, &l->text, true)) {
-        if (!call.name) (void)bt_buf_add(&part[p.is_thought], p.text.ptr, p.text.len);
+    if (l->is_stream) return e < 0 ? e : t->end(out, a, r);
+    json_t *logprobs = gw_logprobs_tell(&l->logprobs, &l->text, true);
+    while (e == BT_OK && gw_text_next(&p, &call, &l->text, true)) {
+        if (!call.name) e = gw_answer_keep(a, &p, gw_logprobs_within(&l->logprobs, l->text.thoughts.at));
         else if (add_call(&r->calls, &call) < 0) e = BT_ENOMEM;
     }
     if (l->text.said.err < 0) e = l->text.said.err;
     if (r->calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
-    r->said = (bt_text_span){bt_buf_text(&part[0]), part[0].len};
-    r->thoughts = (bt_text_span){bt_buf_text(&part[1]), part[1].len};
-    const bt_err written = t->whole(out, &l->head, r, gw_logprobs_tell(&l->logprobs, &l->text, true));
-    if (e == BT_OK) e = written;
+    r->said = (bt_text_span){bt_buf_text(&a->kept[0]), a->kept[0].len};
+    r->thoughts = (bt_text_span){bt_buf_text(&a->kept[1]), a->kept[1].len};
+    if (e == BT_OK) e = t->whole(out, a, r, logprobs);
+    else json_decref(logprobs);
     json_decref(r->calls);
     r->calls = NULL;
-    for (int i = 0; i < 2; i++) {
-        if (part[i].err < 0) e = part[i].err;
-        bt_buf_done(&part[i]);
-    }
+    return e;
+}
+
+/* A prompt whose text is too long is not told. */
+static bt_err write_end(bt_buf *out, gw_live *l, gw_answer_report *r)
+{
+    bt_buf prompt;
+    if (!l->head.dialect->tells_prompt) return write_last(out, l, r);
+    if (gw_text_of_ids(&prompt, l->door->env.text, l->prompt_ids, l->prompt_len, NULL) == BT_OK)
+        r->prompt = (bt_text_span){bt_buf_text(&prompt), prompt.len};
+    const bt_err e = write_last(out, l, r);
+    bt_buf_done(&prompt);
     return e;
 }
 

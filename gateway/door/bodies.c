@@ -59,7 +59,7 @@ static bt_err write_loaded(gw_body *b)
 {
     gw_answer a = gw_dialect_answer(b->dialect, &b->request);
     a.model = b->limits.names[0];
-    a.created_us = bt_clock_wall_s() * 1000000;
+    a.created_us = a.now_us = bt_clock_wall_us();
     const bt_err e = b->dialect->loaded(&b->answer, &a);
     gw_dialect_answer_done(&a);
     return e < 0 ? gw_error_no_memory(&b->err) : BT_OK;

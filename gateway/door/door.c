@@ -81,7 +81,8 @@ static void fill_live(gw_door *d, gw_live *l, const gw_dialect *t, const gw_ask 
     l->top_logprobs = r->sampling.top_logprobs;
     gw_capture_begin(l, &r->sampling);
     l->head.model = d->env.model->names[0];
-    l->head.created_us = bt_clock_wall_s() * 1000000;
+    l->head.created_us = bt_clock_wall_us();
+    if (l->logprobs.tok) l->head.logprobs = &l->logprobs;
     l->head.prompt_tokens = l->prompt_len;
     uint64_t key;
     memcpy(&key, d->id_key, sizeof key);
@@ -170,6 +171,7 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
     if (!l->x || !l->is_stream || !gw_live_begin_stream(d, l)) return;
     bool has_more = gw_text_next(&p, &call, &l->text, is_over);
     if (!has_more && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
+    l->head.now_us = bt_clock_wall_us();
     do {
         bt_buf *out = gw_http_stream_buf(l->x);
         const bt_err e = call.name

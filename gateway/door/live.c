@@ -1,5 +1,6 @@
 /* The list of requests that are being answered, and what time does to them. */
 #include "gateway/door/live.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "gateway/door/rights.h"
 
@@ -117,6 +118,7 @@ bool gw_live_begin_stream(gw_door *d, gw_live *l)
 {
     if (l->has_begun) return true;
     l->has_begun = true;
+    l->head.now_us = bt_clock_wall_us();
     if (gw_http_stream(l->x, l->head.dialect->stream_type) < 0 ||
         l->head.dialect->begin(gw_http_stream_buf(l->x), &l->head) < 0) {
         gw_live_give_up(l);
@@ -146,6 +148,7 @@ void gw_live_tick(gw_door *d, int64_t now_us)
         if (!l->x || !l->is_stream || now_us - l->wrote_us < SIGN_OF_LIFE_US || !gw_live_begin_stream(d, l))
             continue;
         l->wrote_us = now_us;
+        l->head.now_us = bt_clock_wall_us();
         if (l->head.dialect->alive(gw_http_stream_buf(l->x), &l->head) < 0) gw_live_give_up(l);
         else gw_http_flush(l->x);
     }

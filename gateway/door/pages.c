@@ -2,6 +2,7 @@
 #include "gateway/door/pages.h"
 #include "base/clock.h"
 #include "base/hash.h"
+#include "gateway/api/endpoints.h"
 #include "gateway/api/json.h"
 #include "gateway/api/models.h"
 #include "gateway/api/ollama.h"
@@ -83,6 +84,18 @@ void gw_pages_model(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     if (gw_models_one(&b, d->env.model, id, gw_door_context_tokens(d)) < 0) b.err = BT_ENOMEM;
     gw_reply_json(d, x, &b);
+}
+
+void gw_pages_root(gw_door *d, gw_http_exchange *x, const gw_http_request *r)
+{
+    (void)r;
+    bt_buf b;
+    bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
+    (void)bt_buf_str(&b, "Baton " BT_VERSION " is running. There is: ");
+    gw_endpoints_list(&b);
+    (void)bt_buf_str(&b, ".\n");
+    gw_reply_bytes(d, x, 200, &(gw_http_headers){.content_type = "text/plain; charset=utf-8"}, &b);
+    bt_buf_done(&b);
 }
 
 void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r)

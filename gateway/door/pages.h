@@ -29,6 +29,7 @@ void gw_pages_props(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_ollama_tags(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_ollama_ps(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 void gw_pages_ollama_version(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
+void gw_pages_root(gw_door *d, gw_http_exchange *x, const gw_http_request *r); /* a text */
 void gw_pages_openapi(gw_door *d, gw_http_exchange *x, const gw_http_request *r);
 /* /v1/status. For every client:
  *   {"state": "ready", "starting" or "draining", "ready": true or false, "model": {name, id, ctx_tokens},

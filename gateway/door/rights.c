@@ -32,7 +32,8 @@ bool gw_rights_may(const gw_door *d, const gw_http_request *r, gw_right right, g
         (void)gw_error_say(err, 401, "invalid_api_key", NULL,
                            r->has_authorization
                                ? "The API key is not one of this server's."
-                               : "This server needs an API key: send 'Authorization: Bearer KEY'.");
+                               : "This server needs an API key: send 'Authorization: Bearer KEY' or "
+                                 "'x-api-key: KEY'.");
     else
         (void)gw_error_say(err, 403, "insufficient_role", NULL,
                            "%.100s needs an API key with %s; the key '%s' has role=%s.", r->path,

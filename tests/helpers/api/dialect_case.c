@@ -55,6 +55,7 @@ gw_answer dialect_answer(const gw_dialect *d)
     gw_answer a = gw_dialect_answer(d, &r);
     a.model = "tiny";
     a.created_us = INT64_C(1700000000250000);
+    a.now_us = INT64_C(1700000001500000);
     a.prompt_tokens = 5;
     a.cached_tokens = 2;
     (void)strcpy(a.id, d->id);
@@ -89,11 +90,18 @@ static void is_text(bt_buf *b, const char *want)
     bt_buf_done(b);
 }
 
+static void keep(gw_answer *a, bool is_thought, bt_text_span s)
+{
+    if (s.len > 0) assert_int_equal(gw_answer_keep(a, &(bt_thoughts_part){is_thought, s}, 3), BT_OK);
+}
+
 void dialect_whole(const gw_dialect *d, const gw_answer_report *r, const char *want)
 {
     bt_buf b;
     gw_answer a = dialect_answer(d);
     bt_buf_init(&b, 1 << 20);
+    keep(&a, true, r->thoughts);
+    keep(&a, false, r->said);
     assert_int_equal(d->whole(&b, &a, r, json_null()), BT_OK);
     gw_dialect_answer_done(&a);
     is_text(&b, want);

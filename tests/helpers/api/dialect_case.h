@@ -12,7 +12,8 @@ void dialect_bad(const gw_dialect *d, const char *body, int status, const char *
 /* The messages of r, as JSON, are these. */
 void dialect_talks(const gw_ask *r, const char *messages);
 
-/* An answer of the model tiny, of 5 prompt tokens, at 1700000000.25 s. Ended with gw_dialect_answer_done. */
+/* An answer of the model tiny, of 5 prompt tokens, at 1700000000.25 s, written at 1700000001.5 s. Ended with
+ * gw_dialect_answer_done. */
 gw_answer dialect_answer(const gw_dialect *d);
 /* Its end: 5 tokens of prompt, of which 2 were found, 3 of answer; 4 ms in queues, 6 of prompt, 8 of answer, 20 in all.
  */

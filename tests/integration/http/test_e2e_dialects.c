@@ -121,7 +121,80 @@ static void one_conversation_has_one_answer_in_every_dialect(void **state)
     client_end(x);
     x = post(&c, "/completion", "{\"prompt\":[1,2],\"n_predict\":2,\"temperature\":0,\"ignore_eos\":true}");
     assert_non_null(strstr(client_body(x), "\"stop_type\":\"limit\""));
+    json_t *ended = client_json(x);
+    const json_t *settings = json_object_get(ended, "generation_settings");
+    assert_int_equal(json_integer_value(json_object_get(settings, "n_predict")), 2);
+    assert_true(json_is_true(json_object_get(settings, "ignore_eos")));
+    client *again = post(&c, "/detokenize", "{\"tokens\":[1,2]}");
+    assert_true(json_equal(json_object_get(ended, "prompt"), json_object_get(client_json(again), "content")));
+    client_end(again);
     client_end(x);
+    assert_true(cluster_stop(&c));
+}
+
+/* Lines of ollama's stream say when each was written. */
+static void every_line_has_its_own_time(void **state)
+{
+    (void)state;
+    cluster c;
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "1", "--decode", "1",
+                        "--threads", "1", "--alias", "tiny"));
+    client *x = post(&c, "/api/generate",
+                     "{\"prompt\":\"the cat sat\",\"model\":\"tiny\",\"options\":{\"num_predict\":64,"
+                     "\"temperature\":1,\"seed\":3}}");
+    char before[64] = "";
+    int lines = 0, changes = 0, fractions = 0;
+    for (const char *at = client_body(x); *at; lines++) {
+        json_t *j = json_loads(at, JSON_DISABLE_EOF_CHECK, NULL);
+        const char *when = text_at(j, (const char *const[]){"created_at", NULL}, 2);
+        assert_int_equal(strlen(when), strlen("2023-11-14T22:13:20.250000Z"));
+        assert_true(strcmp(before, when) <= 0);
+        changes += strcmp(before, when) != 0;
+        fractions += strncmp(strchr(when, '.'), ".000000", 7) != 0;
+        (void)snprintf(before, sizeof before, "%s", when);
+        json_decref(j);
+        at = strchr(at, '\n') + 1;
+    }
+    assert_true(lines > 3 && changes > 1 && fractions > 0);
+    client_end(x);
+    x = post(&c, "/api/generate", "{\"model\":\"tiny\",\"keep_alive\":0}");
+    assert_non_null(strstr(client_body(x), "\"done_reason\":\"unload\""));
+    client_end(x);
+    assert_true(cluster_stop(&c));
+}
+
+static const json_t *list_at(const json_t *response)
+{
+    const json_t *item = json_array_get(json_object_get(response, "output"), 0);
+    return json_object_get(json_array_get(json_object_get(item, "content"), 0), "logprobs");
+}
+
+/* The whole answer, the deltas of a stream and its last event have the same log probabilities. */
+static void responses_end_with_all_log_probabilities(void **state)
+{
+    (void)state;
+    cluster c;
+    assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "1", "--decode", "1",
+                        "--threads", "1", "--alias", "tiny"));
+#define LOGPROBS \
+    "{\"input\":\"the cat sat\",\"max_output_tokens\":8,\"temperature\":0,\"top_logprobs\":2," \
+    "\"include\":[\"message.output_text.logprobs\"],\"instructions\":\"s\",\"metadata\":{\"a\":\"b\"}"
+    client *x = post(&c, "/v1/responses", LOGPROBS "}"),
+           *y = post(&c, "/v1/responses", LOGPROBS ",\"stream\":true}");
+    json_t *events = client_json(y), *deltas = json_array();
+    const json_t *whole = list_at(client_json(x)), *event;
+    const json_t *last = json_object_get(json_array_get(events, json_array_size(events) - 1), "response");
+    size_t i;
+    json_array_foreach(events, i, event)
+        if (json_object_get(event, "delta"))
+            assert_int_equal(json_array_extend(deltas, json_object_get(event, "logprobs")), 0);
+    assert_true(json_array_size(whole) > 0 && json_array_size(whole) <= 8);
+    assert_true(json_equal(whole, deltas) && json_equal(whole, list_at(last)));
+    assert_string_equal(json_string_value(json_object_get(last, "instructions")), "s");
+    assert_string_equal(text_at(last, (const char *const[]){"metadata", "a", NULL}, 3), "b");
+    json_decref(deltas);
+    client_end(x);
+    client_end(y);
     assert_true(cluster_stop(&c));
 }
 
@@ -144,7 +217,8 @@ static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(v
                         "--threads", "1", "--alias", "tiny", "--api-key-file", path));
     is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 401,
        "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\"");
-    is(post(&c, "/api/chat", "{" TALK "}"), 401, "{\"error\":\"This server needs an API key");
+    is(post(&c, "/api/chat", "{" TALK "}"), 401,
+       "{\"error\":\"This server needs an API key: send 'Authorization: Bearer KEY' or 'x-api-key: KEY'.");
     is(come(client_get(c.url, "/api/tags")), 401, "{\"error\":\"This server");
     is(post(&c, "/v1/responses", "{\"input\":\"x\"}"), 401, "\"code\":\"invalid_api_key\"");
     client_use_bare_key("rate-secret");
@@ -155,6 +229,7 @@ static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(v
        "{\"error\":\"The API key 'rate' may make 1");
     is(come(client_get(c.url, "/api/chat")), 405, "{\"error\":\"GET is not allowed");
     is(come(client_get(c.url, "/v1/messages")), 405, "\"type\":\"invalid_request_error\"");
+    is(come(client_get(c.url, "/")), 200, "There is: /v1/chat/completions, ");
     is(come(client_get(c.url, "/api/nothing")), 404, "There is: /v1/chat/completions, ");
     client_use_bare_key("wrong");
     is(come(client_get(c.url, "/api/tags")), 401, "not one of this server's");
@@ -167,6 +242,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(one_conversation_has_one_answer_in_every_dialect, cluster_teardown),
+        cmocka_unit_test_teardown(every_line_has_its_own_time, cluster_teardown),
+        cmocka_unit_test_teardown(responses_end_with_all_log_probabilities, cluster_teardown),
         cmocka_unit_test_teardown(keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form,
                                   cluster_teardown),
     };

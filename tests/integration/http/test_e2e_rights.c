@@ -113,6 +113,7 @@ static void each_role_has_its_endpoints_and_a_refusal_names_the_role(void **stat
         {"/metrics", NO_ROLE, OK, OK, NO_KEY},
         {"/health", OK, OK, OK, OK},
         {"/openapi.json", OK, OK, OK, OK},
+        {"/", OK, OK, OK, OK},
         {"/v1/nowhere", NOT_FOUND, NOT_FOUND, NOT_FOUND, NOT_FOUND},
     };
     cluster c;

@@ -289,7 +289,7 @@ static void knows_its_paths_and_methods(void **state)
     a = post("/health", "x");
     assert_non_null(strstr(a.headers, "Allow: GET"));
     is_error(a, 405, "method_not_allowed", "");
-    a = ask(&main_gateway, "HEAD", "/v1/models", NULL, 0, NULL);
+    a = ask(&main_gateway, "HEAD", "/", NULL, 0, NULL);
     assert_int_equal(a.status, 200);
     assert_int_equal(a.len, 0);
     done(&a);

@@ -1,9 +1,11 @@
 /* The completion of llama.cpp's server: its fields, its answers byte for byte. */
 #include "tests/helpers/api/dialect_case.h"
 
+#include <jansson.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -30,6 +32,10 @@ static void reads_texts_and_ids_with_no_limit_of_its_own(void **state)
     dialect_bad(D, "{\"n_predict\":1}", 400, "prompt", "Missing");
 }
 
+#define SETTINGS \
+    "\"generation_settings\":{\"n_predict\":9,\"max_tokens\":9,\"seed\":42,\"temperature\":0.5,\"top_k\":0," \
+    "\"top_p\":0.95,\"min_p\":0,\"repeat_penalty\":0,\"presence_penalty\":0,\"frequency_penalty\":0," \
+    "\"ignore_eos\":false,\"n_probs\":0,\"stream\":false},"
 #define TIMINGS \
     "\"timings\":{\"cache_n\":2,\"prompt_n\":3,\"prompt_ms\":6.0,\"prompt_per_second\":500.0,\"predicted_" \
     "n\":3," \
@@ -39,24 +45,61 @@ static void writes_answers_and_streams_that_say_how_they_ended(void **state)
 {
     (void)state;
     gw_answer_report r = dialect_report("a", "", GW_ENDING_STOP);
+    r.seed = 42;
+    r.bound.tokens = 9;
+    r.prompt = (bt_text_span){"<s>x", 4};
     dialect_whole(D, &r,
                   "{\"index\":0,\"content\":\"a\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":3,"
                   "\"tokens_evaluated\":5,"
-                  "\"model\":\"tiny\",\"truncated\":false,\"stop_type\":\"eos\",\"stopping_word\":\"\","
+                  "\"model\":\"tiny\"," SETTINGS
+                  "\"prompt\":\"<s>x\",\"truncated\":false,\"stop_type\":\"eos\",\"stopping_word\":\"\","
                   "\"tokens_cached\":2," TIMINGS "}");
     r = dialect_report("a", "", GW_ENDING_STRING);
+    r.seed = 42;
+    r.bound.tokens = 9;
     dialect_stream(D, &r,
                    "data: {\"index\":0,\"content\":\"a\",\"tokens\":[],\"stop\":false,\"tokens_predicted\":2,"
                    "\"tokens_evaluated\":5}\n\n"
                    "data: {\"index\":0,\"content\":\"\",\"tokens\":[],\"stop\":true,\"tokens_predicted\":3,"
-                   "\"tokens_evaluated\":5,\"model\":\"tiny\",\"truncated\":false,\"stop_type\":\"word\","
+                   "\"tokens_evaluated\":5,\"model\":\"tiny\"," SETTINGS
+                   "\"prompt\":null,\"truncated\":false,\"stop_type\":\"word\","
                    "\"stopping_word\":\"END\",\"tokens_cached\":2," TIMINGS "}\n\n");
+}
+
+static void settings_repeat_what_the_request_says(void **state)
+{
+    (void)state;
+    static const char said[] =
+        "\"temperature\":0.25,\"top_k\":7,\"n_probs\":2,\"ignore_eos\":true,\"logit_bias\":"
+        "{\"3\":-1},\"grammar\":\"root ::= \\\"a\\\"\"";
+    char text[512];
+    (void)snprintf(text, sizeof text, "{\"prompt\":\"x\",\"stop\":\"a\",%s}", said);
+    gw_ask r = dialect_good(D, text);
+    gw_answer a = gw_dialect_answer(D, &r);
+    gw_ask_drop_texts(&r); /* settings outlive the texts of the request */
+    gw_ask_done(&r);
+    a.model = "tiny";
+    const gw_answer_report report = dialect_report("a", "", GW_ENDING_STOP);
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(D->whole(&b, &a, &report, json_null()), BT_OK);
+    (void)snprintf(text, sizeof text, "{\"stop\":[\"a\"],%s}", said);
+    json_t *j = json_loads(bt_buf_text(&b), 0, NULL), *want = json_loads(text, 0, NULL), *value;
+    const char *key;
+    json_object_foreach(want, key, value)
+        if (!json_equal(json_object_get(json_object_get(j, "generation_settings"), key), value))
+            fail_msg("%s in %s", key, bt_buf_text(&b));
+    json_decref(want);
+    json_decref(j);
+    bt_buf_done(&b);
+    gw_dialect_answer_done(&a);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_texts_and_ids_with_no_limit_of_its_own),
+        cmocka_unit_test(settings_repeat_what_the_request_says),
         cmocka_unit_test(writes_answers_and_streams_that_say_how_they_ended),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

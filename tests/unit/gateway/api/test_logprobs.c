@@ -72,6 +72,27 @@ static void told(answer *x, bool is_over, const char *want)
     "\"top_logprobs\":[{\"token\":\"z\",\"logprob\":-0.125,\"bytes\":[122]},{\"token\":\"?\",\"logprob\":-" \
     "2.0,\"bytes\":[195]}]"
 
+static void what_was_told_can_be_told_again(void **state)
+{
+    (void)state;
+    answer x;
+    begin(&x, true, 1, NULL);
+    push(&x, "abc");
+    assert_int_equal(gw_logprobs_within(&x.p, 2), 2);
+    assert_int_equal(gw_logprobs_within(&x.p, 9), 3);
+    json_t *none = gw_logprobs_again(&x.p, 0, 3); /* nothing was told so far */
+    assert_int_equal(json_array_size(none), 0);
+    json_t *first = gw_logprobs_tell(&x.p, &x.a, true), *again = gw_logprobs_again(&x.p, 1, 3);
+    const json_t *list = json_object_get(first, "content");
+    assert_int_equal(json_array_size(again), 2);
+    assert_true(json_equal(json_array_get(again, 0), json_array_get(list, 1)));
+    assert_true(json_equal(json_array_get(again, 1), json_array_get(list, 2)));
+    json_decref(none);
+    json_decref(again);
+    json_decref(first);
+    end(&x);
+}
+
 static void a_list_has_ids_too(void **state)
 {
     (void)state;
@@ -182,6 +203,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_list_has_ids_too),
+        cmocka_unit_test(what_was_told_can_be_told_again),
         cmocka_unit_test(a_chat_gets_token_logprob_bytes_and_the_likeliest),
         cmocka_unit_test(a_completion_gets_four_lists_with_offsets_in_characters),
         cmocka_unit_test(a_completion_that_asks_for_none_of_the_likeliest_gets_null_for_them),

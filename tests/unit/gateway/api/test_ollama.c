@@ -6,6 +6,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <cmocka.h>
@@ -68,10 +69,38 @@ static void without_a_prompt_or_messages_nothing_is_asked_for(void **state)
     bt_buf_init(&b, 1 << 20);
     assert_int_equal(TEXT->loaded(&b, &a), BT_OK);
     assert_string_equal(bt_buf_text(&b),
-                        "{\"model\":\"tiny\",\"created_at\":\"2023-11-14T22:13:20.250000Z\",\"done\":true,"
+                        "{\"model\":\"tiny\",\"created_at\":\"2023-11-14T22:13:21.500000Z\",\"done\":true,"
                         "\"response\":\"\",\"done_reason\":\"load\"}");
+    bt_buf_clear(&b);
+    a.is_unload = true;
+    assert_int_equal(TEXT->loaded(&b, &a), BT_OK);
+    assert_non_null(strstr(bt_buf_text(&b), "\"done_reason\":\"unload\""));
     bt_buf_done(&b);
     gw_dialect_answer_done(&a);
+}
+
+static void keep_alive_is_seconds_or_a_duration_and_zero_unloads(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *value;
+        bool is_zero;
+    } c[] = {{"0", true},       {"0.0", true}, {"\"0\"", true},      {"\"0s\"", true}, {"\"-0h0.0m\"", true},
+             {"\"5m\"", false}, {"-1", false}, {"\"1h30m\"", false}, {"0.5", false},   {"\"1.5us\"", false}};
+    static const char *const bad[] = {"\"\"", "\"5\"", "\"m\"", "\"5 m\"", "\"00\"", "\".s\"", "true", "[]"};
+    char body[128];
+    for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
+        (void)snprintf(body, sizeof body, "{\"model\":\"tiny\",\"keep_alive\":%s}", c[i].value);
+        gw_ask r = dialect_good(CHAT, body);
+        gw_answer a = gw_dialect_answer(CHAT, &r);
+        if (!r.is_load || a.is_unload != c[i].is_zero) fail_msg("%s", c[i].value);
+        gw_dialect_answer_done(&a);
+        gw_ask_done(&r);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        (void)snprintf(body, sizeof body, "{\"model\":\"tiny\",\"keep_alive\":%s}", bad[i]);
+        dialect_bad(CHAT, body, 400, "keep_alive", "a duration");
+    }
 }
 
 static void refuses_what_it_does_not_do_by_name(void **state)
@@ -102,7 +131,7 @@ static void refuses_what_it_does_not_do_by_name(void **state)
     dialect_bad(CHAT, "{\"model\":\"tiny:8b\"," ONE "}", 404, "model", "does not exist");
 }
 
-#define WHEN "\"created_at\":\"2023-11-14T22:13:20.250000Z\""
+#define WHEN "\"created_at\":\"2023-11-14T22:13:21.500000Z\""
 #define FIGURES \
     "\"total_duration\":20000000,\"load_duration\":4000000,\"prompt_eval_count\":5,\"prompt_eval_" \
     "duration\":6000000," \
@@ -172,12 +201,38 @@ static void lists_the_model_with_its_facts(void **state)
     bt_buf_done(&b);
 }
 
-static bt_err show(bt_buf *out, gw_error *err, const char *body)
+static bt_err show_with(bt_buf *out, gw_error *err, const char *body, char *template)
 {
     const bt_defaults defaults = bt_defaults_of(NULL, NULL, NULL);
     const gw_ask_limits limits = {names, 2, 512, 3, &defaults, &facts};
-    const gw_text text = {.tok = NULL};
+    const gw_text text = {.tok = NULL, .templates = {.text = template}};
     return gw_ollama_show(out, err, &text, body, strlen(body), &limits);
+}
+
+static bt_err show(bt_buf *out, gw_error *err, const char *body) { return show_with(out, err, body, NULL); }
+
+static void is_modelfile(char *template, const char *want)
+{
+    bt_buf b;
+    gw_error err;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(show_with(&b, &err, "{\"model\":\"tiny\"}", template), BT_OK);
+    json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
+    assert_string_equal(json_string_value(json_object_get(j, "modelfile")), want);
+    assert_string_equal(json_string_value(json_object_get(j, "template")), template);
+    json_decref(j);
+    bt_buf_done(&b);
+}
+
+static void a_modelfile_has_the_template_and_the_parameters_in_force(void **state)
+{
+    (void)state;
+#define PARAMETERS \
+    "PARAMETER temperature 0.8\nPARAMETER top_p 0.95\nPARAMETER top_k 40\nPARAMETER min_p 0.05\n" \
+    "PARAMETER repeat_penalty 1\n"
+    char plain[] = "{{ 'a' }}\nb", quoted[] = "a\"\"\"b";
+    is_modelfile(plain, "FROM tiny\nTEMPLATE \"\"\"{{ 'a' }}\nb\"\"\"\n" PARAMETERS);
+    is_modelfile(quoted, "FROM tiny\n" PARAMETERS);
 }
 
 static void shows_the_model_that_is_asked_for(void **state)
@@ -211,10 +266,12 @@ int main(void)
         cmocka_unit_test(reads_options_and_streams_unless_told_otherwise),
         cmocka_unit_test(a_prompt_is_a_message_of_the_user_unless_it_is_raw),
         cmocka_unit_test(without_a_prompt_or_messages_nothing_is_asked_for),
+        cmocka_unit_test(keep_alive_is_seconds_or_a_duration_and_zero_unloads),
         cmocka_unit_test(refuses_what_it_does_not_do_by_name),
         cmocka_unit_test(writes_answers_and_lines),
         cmocka_unit_test(lists_the_model_with_its_facts),
         cmocka_unit_test(shows_the_model_that_is_asked_for),
+        cmocka_unit_test(a_modelfile_has_the_template_and_the_parameters_in_force),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

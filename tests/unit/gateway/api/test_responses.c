@@ -5,6 +5,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,8 @@ static void refuses_what_it_does_not_do_by_name(void **state)
         {"{\"input\":\"x\",\"tools\":[{\"type\":\"function\"}]}", "tools", "not supported"},
         {"{\"input\":\"x\",\"include\":[\"file_search_call.results\"]}", "include", "supported are"},
         {"{\"input\":\"x\",\"max_output_tokens\":0}", "max_output_tokens", "not in the range"},
+        {"{\"input\":\"x\",\"metadata\":{\"a\":1}}", "metadata", "at most 16 strings"},
+        {"{\"input\":\"x\",\"metadata\":[]}", "metadata", "at most 16 strings"},
         {"{\"input\":\"x\",\"max_tokens\":5}", "max_tokens", "Unrecognized"},
         {"{\"input\":\"x\",\"text\":{\"format\":{\"type\":\"xml\"}}}", "text.format", "xml"},
     };
@@ -69,6 +72,7 @@ static void refuses_what_it_does_not_do_by_name(void **state)
 
 #define REST(used) \
     "\"parallel_tool_calls\":false,\"previous_response_id\":null,\"store\":false,\"temperature\":0.5," \
+    "\"text\":{\"format\":{\"type\":\"text\"}}," \
     "\"tool_choice\":" \
     "\"none\",\"tools\":[],\"top_p\":0.95,\"truncation\":\"disabled\",\"usage\":" used ",\"metadata\":{}}"
 #define USED \
@@ -176,6 +180,90 @@ static void an_answer_without_a_text_is_an_empty_message_and_one_cut_off_is_inco
     json_decref(list);
 }
 
+static json_t *whole_of(gw_answer *a, const gw_answer_report *r)
+{
+    bt_buf b;
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(D->whole(&b, a, r, json_null()), BT_OK);
+    json_t *j = json_loads(bt_buf_text(&b), 0, NULL);
+    bt_buf_done(&b);
+    return j;
+}
+
+static void answers_repeat_instructions_metadata_and_the_format(void **state)
+{
+    (void)state;
+    static const char repeated[] =
+        "{\"instructions\":\"s\",\"metadata\":{\"a\":\"b\"},\"text\":{\"format\":{\"type\":\"json_schema\","
+        "\"name\":\"n\",\"strict\":true,\"schema\":{\"type\":\"object\"}}}}";
+    char body[512];
+    (void)snprintf(body, sizeof body, "{\"input\":\"x\",%s", repeated + 1);
+    gw_ask r = dialect_good(D, body);
+    gw_answer a = gw_dialect_answer(D, &r);
+    gw_ask_drop_texts(&r); /* they outlive the texts of the request */
+    gw_ask_done(&r);
+    a.model = "tiny";
+    const gw_answer_report report = dialect_report("a", "", GW_ENDING_STOP);
+    json_t *j = whole_of(&a, &report), *want = json_loads(repeated, 0, NULL), *value;
+    const char *key;
+    json_object_foreach(want, key, value)
+        if (!json_equal(json_object_get(j, key), value)) fail_msg("%s", key);
+    json_decref(want);
+    json_decref(j);
+    gw_dialect_answer_done(&a);
+}
+
+/* The data of the next event of this name from *at on, which moves; NULL: no more. */
+static json_t *next_event(const char **at, const char *name)
+{
+    char mark[96];
+    (void)snprintf(mark, sizeof mark, "event: %s\ndata: ", name);
+    const char *found = strstr(*at, mark);
+    if (!found) return NULL;
+    *at = found + strlen(mark);
+    return json_loads(*at, JSON_DISABLE_EOF_CHECK, NULL);
+}
+
+static void thoughts_and_texts_that_alternate_are_items_in_their_order(void **state)
+{
+    (void)state;
+    static const struct {
+        bool is_thought;
+        const char *text;
+    } parts[] = {{true, "hm"}, {true, "!"},  {false, "a"}, {true, "h"},
+                 {false, "b"}, {false, "c"}, {true, "x"}};
+    static const char *const texts[] = {"hm!", "a", "h", "bc", "x", ""};
+    bt_buf b;
+    gw_answer a = dialect_answer(D), w = dialect_answer(D);
+    const gw_answer_report r = dialect_report("abc", "hm!hx", GW_ENDING_STOP);
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(D->begin(&b, &a), BT_OK);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+        const bt_thoughts_part p = {parts[i].is_thought, {parts[i].text, strlen(parts[i].text)}};
+        assert_int_equal(D->part(&b, &a, &p, json_null()), BT_OK);
+        assert_int_equal(gw_answer_keep(&w, &p, i), BT_OK);
+    }
+    assert_int_equal(D->end(&b, &a, &r), BT_OK);
+    const char *at = bt_buf_text(&b);
+    json_t *last = next_event(&at, "response.completed"), *whole = whole_of(&w, &r), *done;
+    const json_t *output = json_object_get(json_object_get(last, "response"), "output");
+    assert_int_equal(json_array_size(output), 6);
+    assert_true(json_equal(output, json_object_get(whole, "output")));
+    at = bt_buf_text(&b);
+    for (size_t i = 0; i < 6; i++) {
+        const json_t *content = json_object_get(json_array_get(output, i), "content");
+        assert_string_equal(json_string_value(json_object_get(json_array_get(content, 0), "text")), texts[i]);
+        assert_non_null(done = next_event(&at, "response.output_item.done"));
+        assert_true(json_equal(json_object_get(done, "item"), json_array_get(output, i)));
+        json_decref(done);
+    }
+    json_decref(whole);
+    json_decref(last);
+    gw_dialect_answer_done(&a);
+    gw_dialect_answer_done(&w);
+    bt_buf_done(&b);
+}
+
 static void errors_are_openais(void **state)
 {
     (void)state;
@@ -192,6 +280,8 @@ int main(void)
         cmocka_unit_test(a_whole_answer_has_an_item_of_thoughts_before_the_message),
         cmocka_unit_test(a_stream_opens_and_closes_each_item_and_ends_with_the_whole_answer),
         cmocka_unit_test(an_answer_without_a_text_is_an_empty_message_and_one_cut_off_is_incomplete),
+        cmocka_unit_test(answers_repeat_instructions_metadata_and_the_format),
+        cmocka_unit_test(thoughts_and_texts_that_alternate_are_items_in_their_order),
         cmocka_unit_test(errors_are_openais),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
