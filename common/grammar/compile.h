@@ -61,6 +61,13 @@ enum { BT_SCHEMA_LEVELS = 16 };
 /* Appends the program. BT_EARG names the keyword that is not supported or wrong, BT_ELIMIT the limit; BT_ENOMEM. The
  * schema (an object or a boolean) is borrowed. */
 bt_err bt_schema_compile(bt_buf *ret, json_t *schema, bt_fault *fault);
+/* The same of a text that begins with `before` and ends with `behind`, the schema's between them; where is_many, of
+ * one or several such texts with `between` between two. */
+typedef struct bt_schema_frame {
+    const char *before, *between, *behind;
+    bool is_many;
+} bt_schema_frame;
+bt_err bt_schema_compile_framed(bt_buf *ret, json_t *schema, const bt_schema_frame *frame, bt_fault *fault);
 /* The same of any JSON object (json_object). */
 bt_err bt_schema_any_object(bt_buf *ret, bt_fault *fault);
 #endif

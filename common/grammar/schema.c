@@ -531,7 +531,16 @@ static bt_err make(uint32_t *ret, compiler *x, json_t *schema)
     return BT_OK;
 }
 
-static bt_err compile(bt_buf *ret, json_t *schema, bt_fault *fault)
+static uint32_t framed(compiler *x, uint32_t node, const bt_schema_frame *frame)
+{
+    bt_syntax *s = x->s;
+    node = bt_syntax_join(s, text(x, frame->before), bt_syntax_join(s, node, text(x, frame->behind)));
+    if (!frame->is_many) return node;
+    const uint32_t more = bt_syntax_join(s, text(x, frame->between), node);
+    return bt_syntax_join(s, node, bt_syntax_repeat(s, more, 0, BT_SYNTAX_NO_END));
+}
+
+static bt_err compile(bt_buf *ret, json_t *schema, const bt_schema_frame *frame, bt_fault *fault)
 {
     compiler x = {.root = schema, .f = fault};
     uint32_t rule, node;
@@ -542,7 +551,7 @@ static bt_err compile(bt_buf *ret, json_t *schema, bt_fault *fault)
         bt_syntax_define(x.s, 0, any_object(&x));
     } else {
         e = rule_of(&rule, &x, json_incref(schema));
-        if (e == BT_OK) bt_syntax_define(x.s, 0, call(&x, rule));
+        if (e == BT_OK) bt_syntax_define(x.s, 0, framed(&x, call(&x, rule), frame));
     }
     while (e == BT_OK && x.done < x.tasks) {
         const task t = x.task[x.done++];
@@ -557,5 +566,14 @@ static bt_err compile(bt_buf *ret, json_t *schema, bt_fault *fault)
     return e;
 }
 
-bt_err bt_schema_compile(bt_buf *ret, json_t *schema, bt_fault *fault) { return compile(ret, schema, fault); }
-bt_err bt_schema_any_object(bt_buf *ret, bt_fault *fault) { return compile(ret, NULL, fault); }
+bt_err bt_schema_compile(bt_buf *ret, json_t *schema, bt_fault *fault)
+{
+    return compile(ret, schema, &(bt_schema_frame){"", "", "", false}, fault);
+}
+
+bt_err bt_schema_compile_framed(bt_buf *ret, json_t *schema, const bt_schema_frame *frame, bt_fault *fault)
+{
+    return compile(ret, schema, frame, fault);
+}
+
+bt_err bt_schema_any_object(bt_buf *ret, bt_fault *fault) { return compile(ret, NULL, NULL, fault); }

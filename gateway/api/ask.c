@@ -12,6 +12,7 @@ void gw_ask_drop_texts(gw_ask *r)
     r->structure.value = NULL;
     r->talk = (bt_chat_talk){.messages = NULL};
     r->prompt = NULL;
+    r->call = NULL;
     r->prompt_ids = NULL;
     r->root = NULL;
     r->prompt_len = r->prompt_ids_len = r->stops = 0;

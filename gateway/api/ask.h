@@ -35,6 +35,7 @@ typedef enum gw_structure_form {
     GW_STRUCTURE_REGEX,   /* a text that the whole answer matches */
     GW_STRUCTURE_CHOICE,  /* one of a list of texts */
     GW_STRUCTURE_GRAMMAR, /* GBNF */
+    GW_STRUCTURE_CALLS,   /* calls of tools and nothing else: of bt_calls_schema */
 } gw_structure_form;
 typedef struct gw_structure { /* what the answer's text may be; structure.h makes a program of it */
     gw_structure_form form;
@@ -49,6 +50,8 @@ typedef struct gw_ask {
     bt_chat_talk talk;   /* chat: in root's tree, without clock and limits; at least one message, and each has a role */
     bool tells_calls;    /* the dialect has words for calls of tools */
     bool has_no_calls;   /* tool_choice is "none" */
+    bool must_call;      /* the answer is calls: tool_choice is "required", or names a tool */
+    const char *call;    /* the tool that it names; NULL: any */
     bool is_single_call; /* parallel_tool_calls is false */
     const char *prompt;  /* completions: the text, or NULL where ids were given */
     size_t prompt_len;

@@ -376,7 +376,14 @@ static bt_err field_tool_choice(gw_reader *p, const gw_field *f, json_t *v)
     if (!choice && !json_is_object(v)) return gw_read_wrong_type(p, f->name, "a string or an object", v);
     p->r.has_no_calls = choice && strcmp(choice, "none") == 0;
     if (p->r.has_no_calls || (choice && strcmp(choice, "auto") == 0)) return BT_OK;
-    return gw_read_unsupported(p, f->name, "\"auto\", \"none\"");
+    p->r.call = json_string_value(json_object_get(json_object_get(v, "function"), "name"));
+    p->r.must_call = p->r.call || (choice && strcmp(choice, "required") == 0);
+    if (p->r.must_call) return BT_OK;
+    return gw_error_say(
+        p->err, 400, "invalid_value", f->name,
+        "Invalid '%s': expected 'auto', 'none', 'required' or {\"type\": \"function\", \"function\": "
+        "{\"name\": ...}}.",
+        f->name);
 }
 static bt_err field_parallel_calls(gw_reader *p, const gw_field *f, json_t *v)
 {
@@ -409,6 +416,10 @@ static const char no_cache[] =
 // clang-format off
 static const char messages_schema[] =
     "{\"type\":\"array\",\"minItems\":1,\"maxItems\":4096,\"items\":{\"$ref\":\"#/components/schemas/Message\"}}";
+static const char tool_choice_schema[] =
+    "{\"anyOf\":[{\"enum\":[\"auto\",\"none\",\"required\"]},{\"type\":\"object\",\"required\":[\"function\"],"
+    "\"properties\":{\"type\":{\"const\":\"function\"},\"function\":{\"type\":\"object\",\"required\":[\"name\"],"
+    "\"properties\":{\"name\":{\"type\":\"string\"}}}}}]}";
 static const char objects_schema[] = "{\"type\":\"array\",\"items\":{\"type\":\"object\"}}";
 static const char prompt_schema[] =
     "{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\",\"minItems\":1,\"maxItems\":1048576,"
@@ -462,8 +473,9 @@ static const gw_field shared[] = {
           "stay in its content (none)"),
     GW_OTHER("tools", CHAT, field_tools, objects_schema,
           "What the chat template tells the model about tools; its calls of them are the answer's tool_calls"),
-    GW_OTHER("tool_choice", CHAT, field_tool_choice, "{\"enum\":[\"auto\",\"none\"]}",
-          "auto, as without it: calls are read from the answer; none: the answer is text"),
+    GW_OTHER("tool_choice", CHAT, field_tool_choice, tool_choice_schema,
+          "auto, as without it: calls are read from the answer; none: the answer is text; required, or a tool's name: "
+          "the answer is calls, and their arguments follow the tools' schemas"),
     GW_BOOLEAN("parallel_tool_calls", CHAT, field_parallel_calls,
             "false: only the first call of an answer is given, and others are dropped"),
     GW_OTHER("documents", CHAT, field_documents, objects_schema,

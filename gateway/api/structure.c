@@ -217,6 +217,15 @@ static bt_err compile_choice(bt_buf *out, const json_t *list, bt_fault *fault)
     return e;
 }
 
+static bt_err compile_calls(bt_buf *out, const json_t *calls, bt_fault *fault)
+{
+    const bt_schema_frame frame = {.before = json_string_value(json_object_get(calls, "before")),
+                                   .between = json_string_value(json_object_get(calls, "between")),
+                                   .behind = json_string_value(json_object_get(calls, "behind")),
+                                   .is_many = json_is_true(json_object_get(calls, "is_many"))};
+    return bt_schema_compile_framed(out, json_object_get(calls, "schema"), &frame, fault);
+}
+
 static bt_err compile(bt_buf *out, const gw_structure *s, bt_fault *fault)
 {
     const char *text = json_string_value(s->value);
@@ -227,6 +236,7 @@ static bt_err compile(bt_buf *out, const gw_structure *s, bt_fault *fault)
     case GW_STRUCTURE_REGEX: return bt_regex_compile(out, text, len, fault);
     case GW_STRUCTURE_CHOICE: return compile_choice(out, s->value, fault);
     case GW_STRUCTURE_GRAMMAR: return bt_gbnf_compile(out, text, len, fault);
+    case GW_STRUCTURE_CALLS: return compile_calls(out, s->value, fault);
     case GW_STRUCTURE_NONE: break;
     }
     return bt_fail(fault, BT_EARG, "no structure is asked for");

@@ -146,7 +146,7 @@ static bt_err check_tools(const gw_text *t, const gw_ask *r, gw_error *err)
             err, 400, "unsupported_parameter", "tools",
             "'tools' is only allowed when 'tool_choice' is 'none': this model's chat template writes "
             "calls in no form that this server reads.");
-    if (r->structure.form != GW_STRUCTURE_NONE)
+    if (r->structure.form != GW_STRUCTURE_NONE && r->structure.form != GW_STRUCTURE_CALLS)
         return gw_error_say(
             err, 400, "invalid_value", r->structure.field,
             "'%s' leaves no room for a call of a tool: with 'tools', 'tool_choice' must be 'none'.",
@@ -157,13 +157,38 @@ static bt_err check_tools(const gw_text *t, const gw_ask *r, gw_error *err)
         return gw_error_say(err, 400, "invalid_value", "tools",
                             "Invalid 'tools[%zu]': a tool has a function with a name of 1 to %d bytes.", i,
                             BT_CALLS_MAX_NAME_BYTES);
+    const bool has_named = !r->call || json_object_get(names, r->call);
     json_decref(names);
+    if (!has_named)
+        return gw_error_say(err, 400, "invalid_value", "tool_choice",
+                            "Invalid 'tool_choice': there is no tool '%.64s' in 'tools'.", r->call);
     json_array_foreach(r->talk.tools, i, tool) {
+        if (r->must_call) break; /* each call keeps to its schema then */
         (void)snprintf(where, sizeof where, "tools[%zu].function.strict", i);
         if (json_is_true(json_object_get(json_object_get(tool, "function"), "strict")))
             return gw_error_say(err, 400, "unsupported_parameter", where,
-                                "'%s' is not supported by this server; supported is false.", where);
+                                "'%s' is only supported where 'tool_choice' is 'required' or names a tool.",
+                                where);
     }
+    return BT_OK;
+}
+
+bt_err gw_text_shape(const gw_text *t, gw_ask *r, gw_error *err)
+{
+    const bt_err e = gw_ask_wants_calls(r) && t->templates.chat ? check_tools(t, r, err) : BT_OK;
+    if (e < 0 || !r->must_call || !r->is_chat) return e;
+    if (!r->talk.tools)
+        return gw_error_say(err, 400, "invalid_value", "tool_choice",
+                            "Invalid 'tool_choice': a call needs 'tools', of which there are none.");
+    if (!t->calls) return BT_OK; /* refused with the prompt */
+    if (!bt_calls_has_schema(t->calls))
+        return gw_error_say(
+            err, 400, "unsupported_parameter", "tool_choice",
+            "'tool_choice' must be 'auto' or 'none': this model writes calls in Python's form.");
+    json_t *schema = bt_calls_schema(t->calls, r->talk.tools, r->call, r->is_single_call || r->call);
+    if (!schema) return gw_error_no_memory(err);
+    json_decref(r->structure.value);
+    r->structure = (gw_structure){.form = GW_STRUCTURE_CALLS, .field = "tools", .value = schema};
     return BT_OK;
 }
 
@@ -171,8 +196,7 @@ static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, cons
                           uint32_t ctx_tokens, gw_error *err)
 {
     bt_chat_prompt p;
-    bt_err e = gw_ask_wants_calls(r) ? check_tools(t, r, err) : BT_OK;
-    if (e == BT_OK) e = gw_text_render(&p, t, r, err);
+    bt_err e = gw_text_render(&p, t, r, err);
     if (e < 0) return e;
     e = encode(ret, ret_len, t, p.piece, p.pieces, 0, ctx_tokens, "messages", err);
     bt_chat_prompt_done(&p);
@@ -274,7 +298,8 @@ bt_err gw_text_begin(gw_text_answer *ret, const gw_text *t, const gw_ask *r, con
     const size_t marks = gw_ask_wants_calls(r) ? GW_TEXT_MARKS : r->is_chat ? BT_THOUGHTS_MAX_TOKENS : 0;
     for (size_t i = 0; i < GW_TEXT_MARKS; i++) a.mark_ids[i] = i < marks ? t->mark_ids[i] : -1;
     bt_buf_init(&a.said, limit);
-    if (r->is_chat) e = begin_thoughts(&a, t, r, ids, ids_len, fault);
+    if (r->is_chat && r->structure.form != GW_STRUCTURE_CALLS)
+        e = begin_thoughts(&a, t, r, ids, ids_len, fault);
     if (e == BT_OK && gw_ask_wants_calls(r)) e = begin_calls(&a, t, r, fault);
     for (size_t i = 0; i < r->stops && e == BT_OK; i++) {
         const int32_t id = find_control(t->tok, r->stop[i], r->stop_len[i]);

@@ -36,6 +36,9 @@ enum { GW_TEXT_QUICK_STEPS = 15000, GW_TEXT_QUICK_BYTES = 1 << 16 };
 /* The prompt of a chat as text. With limits in r->talk that are too small: BT_EAGAIN, without words. Errors as
  * gw_dialect_read. */
 bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw_error *err);
+/* Asks for a structure where the answer must be calls of tools; looks at the tools of any chat that calls them. Errors
+ * as gw_dialect_read. */
+bt_err gw_text_shape(const gw_text *t, gw_ask *r, gw_error *err);
 /* The ids of a request's prompt, malloc'ed, at least one. A chat goes through the template; a text begins with a BOS
  * where the file asks for one, and not with a second one where the text, whose control tokens are taken
  * (parse_special), begins with its own; a list of ids stays as it is. A text of more than ctx_tokens +

@@ -20,7 +20,8 @@ static bt_err read_prompt(gw_body *b)
     gw_live *l = b->live;
     const gw_door_env *env = &b->door->env;
     bt_fault fault;
-    bt_err e = gw_structures_compile(b->door->structures, &b->request, b->is_quick, &b->err);
+    bt_err e = gw_text_shape(env->text, &b->request, &b->err);
+    if (e == BT_OK) e = gw_structures_compile(b->door->structures, &b->request, b->is_quick, &b->err);
     if (e == BT_OK)
         e = gw_text_prompt(&l->prompt_ids, &l->prompt_len, env->text, &b->request, b->ctx_tokens, &b->err);
     if (e == BT_OK)

@@ -339,6 +339,73 @@ bt_err bt_calls_names(json_t **ret, size_t *ret_bad, const json_t *tools)
     return BT_OK;
 }
 
+/* ---- answers that are calls ---- */
+
+/* References to the root lead to where it is now. False: no memory. */
+static bool move_references(json_t *j, const char *to)
+{
+    const char *key;
+    size_t i;
+    json_t *v;
+    bool is_good = true;
+    json_array_foreach(j, i, v) is_good &= move_references(v, to);
+    json_object_foreach(j, key, v) {
+        const char *path = json_string_value(v);
+        if (strcmp(key, "$ref") == 0 && path && path[0] == '#')
+            is_good &= json_object_set_new(j, key, json_sprintf("#%s%s", to, path + 1)) == 0;
+        else is_good &= move_references(v, to);
+    }
+    return is_good;
+}
+
+/* The schema of a call of one tool; at: of the call in the whole. */
+static json_t *call_schema(const json_t *tool, const char *key, const char *at)
+{
+    const json_t *function = json_object_get(tool, "function");
+    if (!function) function = tool;
+    json_t *given = json_object_get(function, "parameters"),
+           *arguments = json_is_object(given) ? json_deep_copy(given) : json_pack("{s:s}", "type", "object");
+    char to[128];
+    (void)snprintf(to, sizeof to, "%s/properties/%s", at, key);
+    if (arguments && move_references(arguments, to))
+        return json_pack("{s:s,s:{s:{s:O},s:o},s:[s,s]}", "type", "object", "properties", "name", "const",
+                         json_object_get(function, "name"), key, arguments, "required", "name", key);
+    json_decref(arguments);
+    return NULL;
+}
+
+json_t *bt_calls_schema(const bt_call_form *form, const json_t *tools, const char *only, bool is_single)
+{
+    const bool is_list = form->body == BT_CALL_LIST,
+               is_lined = form->body == BT_CALL_OBJECT && !form->is_bare;
+    const char *key = form->is_bare ? "parameters" : "arguments", *mark = form->is_bare ? "" : form->open[0];
+    json_t *any = bt_calls_has_schema(form) ? json_array() : NULL;
+    size_t i;
+    const json_t *tool;
+    json_array_foreach(tools, i, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        const char *name = json_string_value(json_object_get(function ? function : tool, "name"));
+        char at[64];
+        if (only && (!name || strcmp(name, only) != 0)) continue;
+        (void)snprintf(at, sizeof at, "%s/anyOf/%zu", is_list ? "/items" : "", json_array_size(any));
+        if (json_array_append_new(any, call_schema(tool, key, at)) == 0) continue;
+        json_decref(any);
+        return NULL;
+    }
+    json_t *schema = any ? json_pack("{s:o}", "anyOf", any) : NULL;
+    if (schema && is_list)
+        schema = json_pack("{s:s,s:o,s:i}", "type", "array", "items", schema, "minItems", 1);
+    if (schema && is_list && is_single && json_object_set_new(schema, "maxItems", json_integer(1)) < 0) {
+        json_decref(schema);
+        return NULL;
+    }
+    return schema
+               ? json_pack("{s:o,s:s+,s:s,s:s+,s:b}", "schema", schema, "before", mark, is_lined ? "\n" : "",
+                           "between", form->between ? "; " : "\n", "behind", is_lined ? "\n" : "",
+                           is_lined ? form->close : "", "is_many", !is_list && !is_single)
+               : NULL;
+}
+
 /* ---- the form of a template ---- */
 
 enum { PROBE_STEPS = 200000, PROBE_BYTES = 1 << 20 };

@@ -37,6 +37,13 @@ const bt_call_form *bt_calls_find(const bt_chat *chat);
  * BT_EARG: the one at *ret_bad has no name of 1 to BT_CALLS_MAX_NAME_BYTES; BT_ENOMEM. */
 bt_err bt_calls_names(struct json_t **ret, size_t *ret_bad, const struct json_t *tools);
 
+/* An answer that is nothing but calls: {"schema", "before", "between", "behind", "is_many"}, a new reference. The JSON
+ * Schema is of one body, which stands between the two texts; is_many: of one body or more. only: the tool that is
+ * called, NULL: any. Members of `parameters` of a tool that point into it (#/...) point to the same places still.
+ * tools: as bt_calls_names takes them. NULL: memory lacks, or the form's bodies are no JSON (bt_calls_has_schema). */
+static inline bool bt_calls_has_schema(const bt_call_form *form) { return form->body != BT_CALL_PYTHON; }
+struct json_t *bt_calls_schema(const bt_call_form *form, const struct json_t *tools, const char *only, bool is_single);
+
 typedef enum bt_calls_state { BT_CALLS_SAYS, BT_CALLS_BEGINS, BT_CALLS_BODY, BT_CALLS_BEHIND } bt_calls_state;
 typedef struct bt_calls {            /* plain data, private but for form, given, unread, unknown and its name */
     const bt_call_form *form;        /* NULL: all is text */

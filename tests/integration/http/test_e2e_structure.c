@@ -102,6 +102,96 @@ static void each_answer_is_what_was_asked_for(void **state)
     assert_true(cluster_stop(&c));
 }
 
+/* Appends the calls of the deltas in a stream's body, as "index name arguments;". */
+static void join_deltas(char *ret, size_t cap, const char *body)
+{
+    for (const char *at = body; (at = strstr(at, "data: {")); at++) {
+        json_t *j = json_loads(at + 6, JSON_DISABLE_EOF_CHECK, NULL);
+        const json_t *choice = json_array_get(json_object_get(j, "choices"), 0),
+                     *call =
+                         json_array_get(json_object_get(json_object_get(choice, "delta"), "tool_calls"), 0),
+                     *function = json_object_get(call, "function");
+        const char *name = json_string_value(json_object_get(function, "name")),
+                   *reason = json_string_value(json_object_get(choice, "finish_reason"));
+        const size_t n = strlen(ret);
+        if (name) assert_int_equal(strlen(json_string_value(json_object_get(call, "id"))), 9);
+        if (call)
+            (void)snprintf(ret + n, cap - n, "%s%s%s", name ? name : "", name ? " " : "",
+                           json_string_value(json_object_get(function, "arguments")));
+        if (reason) (void)snprintf(ret + n, cap - n, ";%s", reason);
+        json_decref(j);
+    }
+}
+
+static client *ask_for_call(const cluster *c, json_t *choice, int seed, bool is_stream)
+{
+    json_t *r = json_pack("{s:[{s:s,s:s}],s:i,s:f,s:i,s:O,s:b,s:b}", "messages", "role", "user", "content",
+                          "the day", "max_tokens", 400, "temperature", 1.0, "seed", seed, "tool_choice",
+                          choice, "parallel_tool_calls", 0, "stream", is_stream);
+    json_t *tools =
+        json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":"
+                   "\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99}},"
+                   "\"required\":[\"a\"]}}},{\"type\":\"function\",\"function\":{\"name\":\"stop\","
+                   "\"parameters\":{\"type\":\"object\",\"properties\":{\"now\":{\"type\":\"boolean\"}},"
+                   "\"required\":[\"now\"]}}}]",
+                   0, NULL);
+    assert_true(r && tools && json_object_set_new(r, "tools", tools) == 0);
+    client *x = client_post(c->url, "/v1/chat/completions", r);
+    json_decref(r);
+    return x;
+}
+
+/* The whole answer's call of one of both tools, and the same in a stream. */
+static void expect_call(const cluster *c, json_t *choice, const char *only, int seed)
+{
+    client *whole = ask_for_call(c, choice, seed, false), *stream = ask_for_call(c, choice, seed, true);
+    assert_true(client_wait(whole, spawn_patience(ANSWER_MS)));
+    assert_true(client_wait(stream, spawn_patience(ANSWER_MS)));
+    if (client_status(whole) != 200) fail_msg("%s", client_body(whole));
+    const json_t *first = json_array_get(json_object_get(client_json(whole), "choices"), 0),
+                 *message = json_object_get(first, "message"),
+                 *calls = json_object_get(message, "tool_calls"),
+                 *function = json_object_get(json_array_get(calls, 0), "function");
+    const char *name = json_string_value(json_object_get(function, "name")),
+               *arguments = json_string_value(json_object_get(function, "arguments"));
+    if (json_array_size(calls) != 1 || !json_is_null(json_object_get(message, "content")))
+        fail_msg("%s", client_body(whole));
+    json_t *j = json_loads(arguments, 0, NULL);
+    const json_t *a = json_object_get(j, "a");
+    assert_true(!only || strcmp(name, only) == 0);
+    if (strcmp(name, "add") == 0) assert_true(json_is_integer(a) && (unsigned)json_integer_value(a) < 100);
+    else assert_true(strcmp(name, "stop") == 0 && json_is_boolean(json_object_get(j, "now")));
+    assert_string_equal(json_string_value(json_object_get(first, "finish_reason")), "tool_calls");
+    char want[512], got[512] = "";
+    (void)snprintf(want, sizeof want, "%s %s;tool_calls", name, arguments);
+    join_deltas(got, sizeof got, client_body(stream));
+    assert_string_equal(got, want);
+    json_decref(j);
+    client_end(whole);
+    client_end(stream);
+}
+
+static void answers_that_must_call_a_tool_are_calls(void **state)
+{
+    (void)state;
+    static const char template[] =
+        "{% for m in messages %}{{ m.content }}{% for c in m.tool_calls or [] %}<tool_call>{{ c.function | "
+        "tojson }}"
+        "</tool_call>{% endfor %}{% endfor %}{% if tools %} {{ tools | tojson }}{% endif %}";
+    cluster c;
+    json_t *any = json_string("required"),
+           *named = json_pack("{s:s,s:{s:s}}", "type", "function", "function", "name", "stop");
+    assert_true(CLUSTER(&c, spawn_tiny_model(4), "--prefill", "1", "--decode", "1", "--chat-template",
+                        spawn_write(spawn_path("calls"), template)));
+    for (int seed = 0; seed < SEEDS; seed++) {
+        expect_call(&c, any, NULL, seed);
+        expect_call(&c, named, "stop", seed);
+    }
+    json_decref(any);
+    json_decref(named);
+    assert_true(cluster_stop(&c));
+}
+
 static void run_reads_a_schema_from_a_file(void **state)
 {
     (void)state;
@@ -122,6 +212,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(each_answer_is_what_was_asked_for, cluster_teardown),
+        cmocka_unit_test_teardown(answers_that_must_call_a_tool_are_calls, cluster_teardown),
         cmocka_unit_test_teardown(run_reads_a_schema_from_a_file, cluster_teardown),
     };
     return cmocka_run_group_tests(tests, cluster_group_begin, cluster_group_end);

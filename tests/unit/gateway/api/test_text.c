@@ -160,7 +160,9 @@ static void says_what_the_template_says(void **state)
         gw_text t = open_text(cases[i][0], true);
         gw_ask r = {.is_chat = true, .tells_calls = true,
                     .talk = {.messages = messages, .tools = i == 3 ? tools : NULL}};
-        assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
+        bt_err e = gw_text_shape(&t, &r, &err);
+        if (e == BT_OK) e = gw_text_prompt(&ids, &n, &t, &r, 1024, &err);
+        assert_int_equal(e, BT_EARG);
         assert_int_equal(err.status, 400);
         if (!strstr(err.message, cases[i][1])) fail_msg("'%s', not '%s'", err.message, cases[i][1]);
         r.has_no_calls = true;
@@ -415,13 +417,11 @@ static void a_mark_that_is_a_control_token_is_a_mark_too(void **state)
 static void tools_are_refused(const gw_text *t, const char *tools, gw_ask r, const char *want)
 {
     gw_error err;
-    int32_t *ids;
-    size_t n;
     r.is_chat = true;
     r.talk.messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "the");
     r.talk.tools = json_loads(tools, 0, NULL);
     assert_true(r.talk.messages && r.talk.tools);
-    assert_int_equal(gw_text_prompt(&ids, &n, t, &r, 1024, &err), BT_EARG);
+    assert_int_equal(gw_text_shape(t, &r, &err), BT_EARG);
     assert_int_equal(err.status, 400);
     if (!strstr(err.message, want)) fail_msg("'%s', not '%s'", err.message, want);
     json_decref(r.talk.messages);
@@ -442,6 +442,31 @@ static void tools_that_cannot_be_called_are_refused_by_name(void **state)
     gw_ask shaped = {.tells_calls = true,
                      .structure = {.form = GW_STRUCTURE_OBJECT, .field = "response_format"}};
     tools_are_refused(&t, "[{\"name\":\"f\"}]", shaped, "'response_format' leaves no room for a call");
+    const gw_ask other = {.tells_calls = true, .must_call = true, .call = "g"};
+    tools_are_refused(&t, "[{\"name\":\"f\"}]", other, "there is no tool 'g' in 'tools'");
+    gw_ask must = {.is_chat = true, .tells_calls = true, .must_call = true};
+    gw_error err;
+    assert_int_equal(gw_text_shape(&t, &must, &err), BT_EARG);
+    assert_non_null(strstr(err.message, "a call needs 'tools'"));
+    gw_text_close(&t);
+}
+
+static void an_answer_that_must_be_calls_has_their_structure(void **state)
+{
+    (void)state;
+    gw_text t = open_text(WRITES_CALLS, true);
+    json_t *tools = json_pack("[{s:{s:s,s:b}}]", "function", "name", "f", "strict", 1);
+    gw_ask r = {.is_chat = true, .tells_calls = true, .must_call = true, .call = "f",
+                .talk = {.tools = tools}};
+    gw_error err;
+    for (int i = 0; i < 2; i++) { /* asked again by a thread: the same */
+        assert_int_equal(gw_text_shape(&t, &r, &err), BT_OK);
+        assert_int_equal(r.structure.form, GW_STRUCTURE_CALLS);
+        assert_string_equal(json_string_value(json_object_get(r.structure.value, "before")), "<tool_call>\n");
+        assert_false(json_is_true(json_object_get(r.structure.value, "is_many")));
+    }
+    json_decref(r.structure.value);
+    json_decref(tools);
     gw_text_close(&t);
 }
 
@@ -554,6 +579,7 @@ int main(void)
         cmocka_unit_test(counts_the_characters_of_a_prompt_where_log_probabilities_tell_places),
         cmocka_unit_test(thoughts_are_told_apart_where_the_template_names_their_marks),
         cmocka_unit_test(a_mark_that_is_a_control_token_is_a_mark_too),
+        cmocka_unit_test(an_answer_that_must_be_calls_has_their_structure),
         cmocka_unit_test(tools_that_cannot_be_called_are_refused_by_name),
         cmocka_unit_test(calls_are_read_where_a_chat_has_tools_and_wants_calls),
         cmocka_unit_test(gives_only_whole_characters),

@@ -2,6 +2,8 @@
  * forms that the published chat templates show (Qwen2.5, Mistral-Instruct v0.3, Granite 3 and 4, Llama 3.1
  * and 3.2), not recorded from models. */
 #include "text/calls/calls.h"
+#include "grammar/compile.h"
+#include "grammar/program.h"
 #include "tests/helpers/model/small_vocab.h"
 
 #include <jansson.h>
@@ -328,6 +330,68 @@ static void what_is_deep_or_long_is_text(void **state)
     free(text);
 }
 
+/* Whether an answer that is calls of these tools may be the text. */
+static bool allows(const bt_call_form *form, const char *only, bool is_single, const char *text)
+{
+    static const char tools[] =
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"n\":{\"type\":\"integer\"}},\"type\":"
+        "\"object\","
+        "\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"]}}},{\"name\":\"g\"}]";
+    json_t *list = json_loads(tools, 0, NULL), *all = bt_calls_schema(form, list, only, is_single);
+    bt_program_state state;
+    bt_program *program;
+    bt_buf bytes;
+    bt_fault f = {""};
+    assert_non_null(all);
+    bt_buf_init(&bytes, BT_PROGRAM_BYTES);
+    const bt_schema_frame frame = {
+        json_string_value(json_object_get(all, "before")), json_string_value(json_object_get(all, "between")),
+        json_string_value(json_object_get(all, "behind")), json_is_true(json_object_get(all, "is_many"))};
+    if (bt_schema_compile_framed(&bytes, json_object_get(all, "schema"), &frame, &f) < 0 ||
+        bt_program_new(&program, bytes.data, bytes.len, &f) < 0)
+        fail_msg("%s", f.text);
+    bt_program_begin(&state, program);
+    const bool ret = bt_program_accept(&state, program, text, strlen(text), &f) == BT_OK &&
+                     bt_program_may_end(&state, program);
+    bt_program_free(program);
+    bt_buf_done(&bytes);
+    json_decref(all);
+    json_decref(list);
+    return ret;
+}
+
+static void answers_that_are_calls_follow_form_and_schemas(void **state)
+{
+    (void)state;
+    const bt_call_form *form = form_of(hermes, "");
+#define F  "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool_call>"
+#define G_ "<tool_call>\n{\"name\": \"g\", \"arguments\": {\"any\": [1]}}\n</tool_call>"
+    assert_true(allows(form, NULL, false, F) && allows(form, NULL, false, F "\n" G_ "\n" F));
+    assert_true(allows(form, NULL, true, G_) && !allows(form, NULL, true, F "\n" G_));
+    assert_true(allows(form, "f", true, F) && !allows(form, "f", true, G_));
+    assert_false(allows(form, NULL, false, ""));
+    assert_false(allows(form, NULL, false, "x" F));
+    assert_false(allows(form, NULL, false,
+                        "<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": \"1\"}}\n</tool_call>"));
+    assert_false(allows(form, NULL, false,
+                        "<tool_call>\n{\"name\": \"h\", \"arguments\": {}}\n</tool_call>"));
+    form = form_of(mistral, "");
+    assert_true(allows(form, NULL, false, "[TOOL_CALLS][{\"name\": \"f\", \"arguments\": {\"a\": 1}}]"));
+    assert_true(allows(form, NULL, false,
+                       "[TOOL_CALLS][{\"name\":\"g\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]"));
+    assert_false(allows(form, NULL, true,
+                        "[TOOL_CALLS][{\"name\":\"g\",\"arguments\":{}},{\"name\":\"g\",\"arguments\":{}}]"));
+    assert_false(allows(form, NULL, false, "[TOOL_CALLS][]"));
+    form = form_of(granite, "");
+    assert_true(allows(form, NULL, true, "<|tool_call|>[{\"name\": \"g\", \"arguments\": {}}]"));
+    form = form_of(llama, "");
+    assert_true(
+        allows(form, NULL, false,
+               "{\"name\": \"f\", \"parameters\": {\"a\": 1}}; {\"name\": \"g\", \"parameters\": {}}"));
+    assert_false(allows(form, "f", true, "{\"name\": \"f\", \"parameters\": {}}"));
+    assert_false(bt_calls_has_schema(form_of(pythonic, "")));
+}
+
 static void names_of_tools_are_taken_from_either_place(void **state)
 {
     (void)state;
@@ -362,6 +426,7 @@ int main(void)
         cmocka_unit_test(a_single_call_is_the_first),
         cmocka_unit_test(no_form_is_found_where_a_template_writes_none),
         cmocka_unit_test(what_is_deep_or_long_is_text),
+        cmocka_unit_test(answers_that_are_calls_follow_form_and_schemas),
         cmocka_unit_test(names_of_tools_are_taken_from_either_place),
     };
     return cmocka_run_group_tests(tests, open_vocab, NULL);
