@@ -11,11 +11,13 @@
 enum { REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
 
 /* `both` pages by the classes of layers. */
-static bt_kv_split divide(const sim_cluster *c, const sim_member *m, uint32_t both, uint32_t growth_tokens)
+static bt_kv_split divide(const sim_cluster *c, const sim_member *m, uint32_t both, uint32_t least_tokens,
+                          uint32_t growth_tokens)
 {
     const bt_dims *d = sim_cluster_dims(c, m);
     const bt_kv_split_want want = {.both = both,
                                    .ctx_tokens = c->o.ctx_tokens,
+                                   .least_tokens = least_tokens,
                                    .growth_tokens = growth_tokens,
                                    .sequences = c->o.decode_slots,
                                    .layers = d->layers,
@@ -35,8 +37,8 @@ bt_err sim_cluster_decode_new(sim_cluster *c, sim_member *m, bt_fault *fault)
     sim_cluster_hello(c, m, &k.hello);
     m->kv = k.hello.kv;
     const uint32_t both = m->group->swap_pages ? m->group->swap_pages : k.swap_pages;
-    const bt_kv_split pages = divide(c, m, m->group->pages, k.growth_tokens),
-                      swap = both ? divide(c, m, both, 0) : (bt_kv_split){0, 0};
+    const bt_kv_split pages = divide(c, m, m->group->pages, c->o.ctx_tokens, k.growth_tokens),
+                      swap = both ? divide(c, m, both, 0, 0) : (bt_kv_split){0, 0};
     k.swap_pages = (uint32_t)swap.all;
     k.swap_window_pages = (uint32_t)swap.windows;
     k.pages_total = (uint32_t)pages.all;

@@ -234,9 +234,10 @@ uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits)
     return (uint64_t)2 * s->layers * s->kv_heads * s->head_dim * elem_bits / 8;
 }
 
-uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens)
+uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens, uint32_t page_tokens)
 {
-    const uint64_t layer = position_bytes / s->layers, seen = tokens < s->window ? tokens : s->window;
+    const uint64_t layer = position_bytes / s->layers, most = s->window + 2 * (uint64_t)page_tokens,
+                   seen = tokens < most ? tokens : most;
     return layer * ((s->layers - s->windowed) * tokens + s->windowed * seen);
 }
 

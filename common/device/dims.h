@@ -57,9 +57,10 @@ uint64_t bt_dims_used(const bt_dims *s);
 uint64_t bt_dims_weights(const bt_dims *s);
 /* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
-/* Those of `tokens` positions that later rows may see: layers with a window hold the window. position_bytes: of one in
- * all layers. */
-uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens);
+/* Bytes of K and V that a sequence of `tokens` positions holds for the rows to come. A layer with a window holds the
+ * window, and with pages of page_tokens two more at its ends; 0: no pages. position_bytes: of one position in all
+ * layers. */
+uint64_t bt_dims_kv_held(const bt_dims *s, uint64_t position_bytes, uint64_t tokens, uint32_t page_tokens);
 
 /* ---- from a config.json ---- */
 

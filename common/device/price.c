@@ -605,7 +605,8 @@ bt_price_sum bt_price_step_of(const bt_profile *p, const bt_price_model *m, cons
 static bt_price_seen with_longest(const bt_price_step *s, const bt_price_seen *seen)
 {
     bt_price_seen n = *seen;
-    if (!n.single_longest && s->single_rows) n.single_longest = (n.single_positions - 1) / s->single_rows + 1;
+    if (!n.single_longest && s->single_rows && n.single_positions)
+        n.single_longest = (n.single_positions - 1) / s->single_rows + 1;
     if (n.longest_pairs || s->rows == s->single_rows) return n;
     n.longest_rows = s->rows - s->single_rows;
     n.longest_pairs = n.pairs - n.single_positions;

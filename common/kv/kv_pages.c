@@ -189,16 +189,18 @@ void bt_kv_pages_view_of(bt_kv_view *ret, uint8_t **page, const bt_kv_pages *p, 
 
 bt_kv_split bt_kv_pages_split(const bt_kv_split_want *w)
 {
-    const uint64_t least = (w->ctx_tokens + w->page_tokens - 1) / w->page_tokens,
+    const uint64_t longest = (w->ctx_tokens + w->page_tokens - 1) / w->page_tokens,
+                   least = (w->least_tokens + w->page_tokens - 1) / w->page_tokens,
                    /* a window and the growth seldom begin with a page */
         each = (w->window + w->growth_tokens) / w->page_tokens + 2,
-                   wanted = w->sequences * (each < least ? each : least), globals = w->layers - w->windowed;
+                   wanted = w->sequences * (each < longest ? each : longest),
+                   globals = w->layers - w->windowed;
     bt_kv_split r = {w->both, wanted > least ? wanted : least};
     if (!w->windowed) r.windows = 0;
     else if (!w->sequences || r.windows > w->both || !globals) r.windows = w->both;
     if (!w->windowed || !w->sequences) return r;
     if (globals) r.all = (w->both * w->layers - r.windows * w->windowed) / globals;
-    else if (r.all < w->sequences * least) r.all = w->sequences * least;
+    else if (r.all < w->sequences * longest) r.all = w->sequences * longest;
     if (r.all > BT_KV_BOOK_MAX_PAGES) r.all = BT_KV_BOOK_MAX_PAGES;
     return r;
 }

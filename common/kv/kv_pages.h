@@ -65,11 +65,12 @@ typedef struct bt_kv_memory {
 
 /* How the memory of `both` pages of all layers, of which so many have a window, is divided between the classes where
  * the rows of a window layer go back. Window layers get pages for the window and the growth of each sequence, at least
- * for the longest one, ctx_tokens, and at most `both`; the others get the rest. Where no layer sees all, pages of the
- * others take no memory and are as many as all sequences may have. sequences 0: no row goes back, and each class has
- * `both`. windowed 0: windows is 0. */
+ * for least_tokens, and at most `both`; the others get the rest. ctx_tokens: of the longest sequence. least_tokens: as
+ * many where a prompt's rows come before they go back; 0 where sequences keep no more than the window. Where no layer
+ * sees all, pages of the others take no memory and are as many as all sequences may have. sequences 0: no row goes
+ * back, and each class has `both`. windowed 0: windows is 0. */
 typedef struct bt_kv_split_want {
-    uint64_t both, ctx_tokens, growth_tokens, sequences;
+    uint64_t both, ctx_tokens, least_tokens, growth_tokens, sequences;
     uint32_t layers, windowed, window, page_tokens;
 } bt_kv_split_want;
 typedef struct bt_kv_split {

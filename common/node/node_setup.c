@@ -47,13 +47,14 @@ static void advise(char *ret, size_t len, const bt_node_setup *s)
 }
 
 /* Pages for so many tokens in all layers. */
-static bt_err divide(bt_node_pages *ret, const bt_node_setup *s, uint64_t tokens, size_t growth_tokens,
-                     bt_fault *fault)
+static bt_err divide(bt_node_pages *ret, const bt_node_setup *s, uint64_t tokens, size_t least_tokens,
+                     size_t growth_tokens, bt_fault *fault)
 {
     const bt_hparams *h = &s->model->hp;
     const bt_kv_split_want split_want = {
         .both = tokens / BT_NODE_PAGE_TOKENS,
         .ctx_tokens = s->ctx_tokens,
+        .least_tokens = least_tokens,
         .growth_tokens = growth_tokens,
         .sequences = s->sequences,
         .layers = h->layers,
@@ -87,7 +88,7 @@ bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault 
                        "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
                        " bytes or more, or choose a smaller --ctx-size%s",
                        tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
-    const bt_err e = divide(ret, s, tokens, s->growth_tokens, fault);
+    const bt_err e = divide(ret, s, tokens, s->ctx_tokens, s->growth_tokens, fault);
     if (e < 0) return e;
     if (ret->memory.all) bt_kv_pages_ready(ret->memory.all, READY_BYTES);
     if (ret->memory.windows) bt_kv_pages_ready(ret->memory.windows, READY_BYTES);
@@ -97,7 +98,7 @@ bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault 
 bt_err bt_node_setup_swap(bt_node_pages *ret, const bt_node_setup *s, uint64_t bytes, bt_fault *fault)
 {
     const uint64_t tokens = tokens_in(bytes, &s->model->hp, s->kv_elem_bytes);
-    return tokens ? divide(ret, s, tokens, 0, fault) : BT_OK;
+    return tokens ? divide(ret, s, tokens, 0, 0, fault) : BT_OK;
 }
 
 void bt_node_setup_say_short(const bt_node_setup *s, uint64_t wants_ctx)

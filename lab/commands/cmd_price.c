@@ -4,6 +4,7 @@
 #include "device/forecast.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/report.h"
+#include "kv/kv_pages.h"
 #include "lab/simulate/prices.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
@@ -106,7 +107,7 @@ static bt_err check_memory(const subject *s, const config *c, bt_fault *fault)
     const sim_cost *k = &s->priced.cost;
     const uint64_t all = c->prompt ? (uint64_t)c->prompt : (uint64_t)(c->batch * c->context + c->rows),
                    rows = (uint64_t)(c->prompt ? c->prompt : c->rows), /* of prompts; all are held */
-        one = bt_dims_kv_held(&s->dims, k->kv_bytes, (uint64_t)c->context),
+        one = bt_dims_kv_held(&s->dims, k->kv_bytes, (uint64_t)c->context, BT_KV_PAGES_USUAL_TOKENS),
                    kv = bt_price_kv_held(&k->profile.time, k->steps.model.kv_heads,
                                          bt_time_plus(bt_time_times(k->kv_bytes, rows),
                                                       bt_time_times((uint64_t)c->batch, one)));

@@ -67,10 +67,10 @@ static void kv_row(json_t *rows, const bt_dims *s, const char *heads)
     json_t *row = json_object();
     json_object_set_new(row, "heads", json_string(heads));
     json_object_set_new(row, "token_bytes", whole(one));
-    json_object_set_new(row, "bytes_4096", whole(bt_dims_kv_held(s, one, 4096)));
-    json_object_set_new(row, "bytes_32768", whole(bt_dims_kv_held(s, one, 32768)));
-    json_object_set_new(row, "bytes_128000", whole(bt_dims_kv_held(s, one, 128000)));
-    json_object_set_new(row, "bytes_131072", whole(bt_dims_kv_held(s, one, 131072)));
+    json_object_set_new(row, "bytes_4096", whole(bt_dims_kv_held(s, one, 4096, 0)));
+    json_object_set_new(row, "bytes_32768", whole(bt_dims_kv_held(s, one, 32768, 0)));
+    json_object_set_new(row, "bytes_128000", whole(bt_dims_kv_held(s, one, 128000, 0)));
+    json_object_set_new(row, "bytes_131072", whole(bt_dims_kv_held(s, one, 131072, 0)));
     append(rows, s->name, row);
 }
 

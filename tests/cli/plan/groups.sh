@@ -10,3 +10,9 @@ baton simulate $load -m smollm2-135m --prefill 1:h100 --decode 1:h100x4 --ramp >
 # It is simulated where it is asked for.
 # shellcheck disable=SC2086
 baton simulate $load -m smollm2-135m --prefill 1:h100 --decode 1:h100x4 > one; echo "exit $?"
+# Window layers hold their window: the smaller one has room for 256 sequences.
+for i in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19; do echo "40 300"; done > long
+echo "32000 300" >> long
+for slots in 16 256; do
+    baton plan -q -m gemma-3-270m --prefill h100 --decode h100x2 --slots $slots --draws 0 --trace long | grep 'as fast'
+done

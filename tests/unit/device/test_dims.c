@@ -141,10 +141,13 @@ static void window_layers_hold_their_window(void **state)
     (void)state;
     const bt_dims *gemma = bt_dims_find("gemma-3-270m"), *llama = bt_dims_find("llama-3.2-1b");
     /* 3 of 18 layers see all, 15 see 512; a head of 256, twice, of 2 bytes */
-    assert_int_equal(bt_dims_kv_held(gemma, bt_dims_kv_bytes(gemma, 16), 500),
+    assert_int_equal(bt_dims_kv_held(gemma, bt_dims_kv_bytes(gemma, 16), 500, 0),
                      bt_dims_kv_bytes(gemma, 16) * 500);
-    assert_int_equal(bt_dims_kv_held(gemma, 18 * 1024, 4096), (3 * 4096 + 15 * 512) * 1024);
-    assert_int_equal(bt_dims_kv_held(llama, bt_dims_kv_bytes(llama, 8), 4096),
+    assert_int_equal(bt_dims_kv_held(gemma, 18 * 1024, 4096, 0), (3 * 4096 + 15 * 512) * 1024);
+    /* pages of 64, two of which lie across the ends */
+    assert_int_equal(bt_dims_kv_held(gemma, 18 * 1024, 4096, 64), (3 * 4096 + 15 * 640) * 1024);
+    assert_int_equal(bt_dims_kv_held(gemma, 18 * 1024, 600, 64), 18 * 600 * 1024);
+    assert_int_equal(bt_dims_kv_held(llama, bt_dims_kv_bytes(llama, 8), 4096, 64),
                      bt_dims_kv_bytes(llama, 8) * 4096);
 }
 

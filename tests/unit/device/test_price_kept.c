@@ -81,6 +81,8 @@ static const row table[] = {
      {1665288, 2062825, 8877741, 1695023, 2300701, 12683760}},
     {"h100", "llama-3.1-8b", {6835457, 8880401, 47984735},
      {6838746, 7294653, 15110205, 7012747, 8686661, 37382333}},
+    {"h100", "gemma-3-27b", {21719103, 29380636, 165688185},
+     {21731492, 22392858, 33734435, 21961354, 24231753, 63156736}},
     {"h100x4", "smollm2-135m", {1864011, 2035745, 2815135},
      {1864198, 2254157, 9017716, 1874110, 2333449, 10286389}},
     {"h100x4", "llama-3.1-8b", {3247334, 4388560, 20031964},
@@ -175,6 +177,8 @@ static const row table[] = {
      {2581949, 2653559, 3881160, 2899079, 5190601, 44473839}},
     {"xdna2", "smollm2-135m", {557979049, 565167121, 657743667},
      {10648312, 10931791, 19342760, 11903722, 20975071, 180035235}},
+    {"xdna2", "gemma-3-27b", {1387889774, 2976523680, 15976608039},
+     {260733659, 266982811, 1087332710, 270438564, 344622044, 2329560423}},
     {"xdna2", "llama-3.1-8b", {659703051, 1094530293, 4771450468},
      {77075960, 78688644, 304516164, 84217848, 135823747, 1218677803}},
     // clang-format on
@@ -194,12 +198,13 @@ static row priced(const bt_profile *p, const char *model)
     bt_price programs;
     if (!p->companion) assert_int_equal(bt_price_of_dims(&programs, p, s, &w8, rows, 4, NULL), BT_OK);
     for (size_t i = 0; i < PROMPTS; i++) {
-        const bt_price_step whole = bt_price_prefill_step(0, lengths[i], 0);
+        const bt_price_step whole = bt_price_prefill_step(0, lengths[i], s->window);
         r.prompt[i] =
             p->companion ? bt_price_step_of(p, &m, &whole).ns : bt_price_prompt(&programs, lengths[i]).ns;
     }
     for (size_t i = 0; i < STEPS; i++) {
-        const bt_price_step step = bt_price_decode_step(batches[i % BATCHES], contexts[i / BATCHES], 0);
+        const bt_price_step step =
+            bt_price_decode_step(batches[i % BATCHES], contexts[i / BATCHES], s->window);
         r.step[i] = bt_price_step_of(p, &m, &step).ns;
     }
     return r;

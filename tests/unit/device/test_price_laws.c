@@ -251,16 +251,25 @@ static void a_mixture_with_more_is_not_less(world *w)
     }
 }
 
-/* A step, and the same where no layer has a window; and what a plain count over layers says of it. */
+/* A layer's part of what all layers take, by its class: rounded up once. */
+static uint64_t mixed_ns(const bt_dims *d, uint64_t all, uint64_t window)
+{
+    return (all * (d->layers - d->windowed) + window * d->windowed + d->layers - 1) / d->layers;
+}
+
+/* A step, and the same where no layer has a window or all have one; and what a plain count over layers says
+ * of it. */
 static void windows_are_not_more_and_within_them_nothing_differs(world *w)
 {
     bt_dims *d = &w->dims;
     d->window = (uint32_t)draw(w, 1, 8192);
     d->windowed = (uint32_t)draw(w, 1, d->layers);
-    bt_dims without = *d;
+    bt_dims without = *d, with = *d;
     without.window = without.windowed = 0;
+    with.windowed = d->layers;
     const bt_price_model m = bt_price_model_of(d, &w->recipe),
-                         plain = bt_price_model_of(&without, &w->recipe);
+                         plain = bt_price_model_of(&without, &w->recipe),
+                         windows = bt_price_model_of(&with, &w->recipe);
     for (int i = 0; i < 40; i++) {
         const uint64_t batch = draw(w, 1, 200), ctx = draw(w, 1, 3 * (uint64_t)d->window),
                        rows = draw(w, 1, 2 * (uint64_t)d->window), first = draw(w, 0, 20000);
@@ -272,13 +281,17 @@ static void windows_are_not_more_and_within_them_nothing_differs(world *w)
                            all = bt_price_step_of(&w->profile, &plain, &step);
         if (is.ns > all.ns) WRONG(w, "a window", all.ns, is.ns);
         if (is_within && memcmp(&is, &all, sizeof is) != 0) WRONG(w, "within the window", all.ns, is.ns);
+        const uint64_t windowed_ns = bt_price_step_of(&w->profile, &windows, &step).ns;
+        if (is.ns != mixed_ns(d, all.ns, windowed_ns)) WRONG(w, "the classes' time", all.ns, is.ns);
         uint64_t pairs = 0, positions = 0; /* of all layers, row by row */
-        for (uint32_t layer = 0; layer < d->layers; layer++) {
-            const uint64_t most = layer < d->windowed ? d->window : UINT64_MAX,
+        for (int class = 0; class < 2; class ++) {
+            const uint64_t layers = class ? d->windowed : d->layers - d->windowed,
+                           most = class ? d->window : UINT64_MAX,
                            begin = first + 1 > most ? first + 1 - most : 0;
-            pairs += batch * (ctx < most ? ctx : most);
-            positions += batch * (ctx < most ? ctx : most) + (i % 2 ? first + rows - begin : 0);
-            for (uint64_t r = 1; i % 2 && r <= rows; r++) pairs += first + r < most ? first + r : most;
+            uint64_t seen = batch * (ctx < most ? ctx : most);
+            positions += layers * (seen + (i % 2 ? first + rows - begin : 0));
+            for (uint64_t r = 1; i % 2 && r <= rows; r++) seen += first + r < most ? first + r : most;
+            pairs += layers * seen;
         }
         const uint64_t products = 2 * (m.body_weights * step.rows + m.head_weights * step.logits);
         if (is.ops - products != pairs * 4 * d->heads * d->head_dim)
@@ -300,6 +313,33 @@ static void a_slower_link_is_not_faster(world *w)
         const uint64_t ns = ns_of(w, &s);
         if (ns < last) WRONG(w, "link", rate, ns);
         last = ns;
+    }
+}
+
+/* Chunks of programs, static in columns or not, as windows_are_not_more_and_within_them_nothing_differs. */
+static void chunks_take_the_time_of_each_class(world *w)
+{
+    static bt_price is, all, windows;
+    static const uint32_t rows[] = {32, 256};
+    bt_dims *d = &w->dims;
+    d->window = (uint32_t)draw(w, 1, 8192);
+    d->windowed = (uint32_t)draw(w, 1, d->layers);
+    bt_dims without = *d, with = *d;
+    without.window = without.windowed = 0;
+    with.windowed = d->layers;
+    if (w->recipe.is_float) return;
+    if (draw(w, 0, 1)) w->recipe.ctx = 512;
+    assert_int_equal(bt_price_of_dims(&is, &w->profile, d, &w->recipe, rows, 2, NULL), BT_OK);
+    assert_int_equal(bt_price_of_dims(&all, &w->profile, &without, &w->recipe, rows, 2, NULL), BT_OK);
+    assert_int_equal(bt_price_of_dims(&windows, &w->profile, &with, &w->recipe, rows, 2, NULL), BT_OK);
+    for (int i = 0; i < 40; i++) {
+        const uint64_t first = draw(w, 0, 20000), ns = bt_price_chunk_ns(&is, i % 2, first),
+                       all_ns = bt_price_chunk_ns(&all, i % 2, first),
+                       windowed_ns = bt_price_chunk_ns(&windows, i % 2, first);
+        if (ns > all_ns) WRONG(w, "a window", all_ns, ns);
+        if (!w->recipe.ctx && first + rows[i % 2] <= d->window && ns != all_ns)
+            WRONG(w, "within the window", all_ns, ns);
+        if (ns != mixed_ns(d, all_ns, windowed_ns)) WRONG(w, "the classes' time of a chunk", all_ns, ns);
     }
 }
 
@@ -511,6 +551,10 @@ static void a_window_never_costs_time_and_within_it_nothing_differs(void **state
 {
     (void)state, hold(windows_are_not_more_and_within_them_nothing_differs);
 }
+static void a_chunk_takes_the_time_of_each_class_of_layers(void **state)
+{
+    (void)state, hold(chunks_take_the_time_of_each_class);
+}
 static void time_never_falls_with_a_slower_link(void **state)
 {
     (void)state, hold(a_slower_link_is_not_faster);
@@ -545,6 +589,7 @@ int main(void)
         cmocka_unit_test(time_never_falls_with_batch_or_context),
         cmocka_unit_test(time_never_falls_with_a_row_or_a_short_sequence_more_in_a_mixture),
         cmocka_unit_test(a_window_never_costs_time_and_within_it_nothing_differs),
+        cmocka_unit_test(a_chunk_takes_the_time_of_each_class_of_layers),
         cmocka_unit_test(time_never_falls_with_a_slower_link),
         cmocka_unit_test(time_never_falls_with_a_longer_program_or_prompt_or_more_before_it),
         cmocka_unit_test(exposed_time_never_falls_with_a_slower_link),

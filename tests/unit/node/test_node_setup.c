@@ -107,8 +107,8 @@ static void a_swap_store_has_room_for_the_rows_of_windows_that_are_left(void **s
     m.hp.layers = 6;
     m.hp.window = 512;
     m.hp.global_every = 6;
-    const bt_node_setup s = {.model = &m, .kv_elem_bytes = 2, .ctx_tokens = 8192, .sequences = 32,
-                             .growth_tokens = 256};
+    bt_node_setup s = {.model = &m, .kv_elem_bytes = 2, .ctx_tokens = 8192, .sequences = 32,
+                       .growth_tokens = 256};
     const uint64_t page = bt_kv_token_bytes(2, 6, m.hp.kv_heads, m.hp.head_dim) * 64, bytes = 1000 * page;
     bt_node_pages p = {.total = 0};
     assert_int_equal(bt_node_setup_swap(&p, &s, bytes, NULL), BT_OK);
@@ -118,6 +118,12 @@ static void a_swap_store_has_room_for_the_rows_of_windows_that_are_left(void **s
     assert_int_equal(p.total * bt_kv_pages_page_bytes(p.memory.all) +
                          p.windows * bt_kv_pages_page_bytes(p.memory.windows),
                      bytes);
+    bt_kv_memory_free(&p.memory);
+    s.ctx_tokens = 131072; /* one sequence may be longer than the windows of all that leave */
+    s.sequences = 4;
+    assert_int_equal(bt_node_setup_swap(&p, &s, bytes, NULL), BT_OK);
+    assert_int_equal(p.windows, 4 * 10);
+    assert_int_equal(p.total, 1000 + 5 * (1000 - 40));
     bt_kv_memory_free(&p.memory);
     p = (bt_node_pages){.total = 0};
     assert_int_equal(bt_node_setup_swap(&p, &s, page - 1, NULL), BT_OK);
