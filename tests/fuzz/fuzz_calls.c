@@ -13,10 +13,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len);
 static bt_buf split(const char *text, size_t len, size_t step, uint8_t how)
 {
     static const bt_call_form form[] = {
-        {"object", {"<t>"}, BT_CALL_OBJECT, "</t>", 0, false},
-        {"list", {"[T]", "<t>"}, BT_CALL_LIST, "</t>", 0, false},
-        {"bare", {"<|t|>"}, BT_CALL_OBJECT, "", ';', true},
-        {"python", {"<|s|>", "<|t|>"}, BT_CALL_PYTHON, "<|e|>", 0, true},
+        {"object", {"<t>"}, BT_CALL_OBJECT, "</t>", 0, true, false},
+        {"list", {"[T]", "<t>"}, BT_CALL_LIST, "</t>", 0, false, false},
+        {"bare", {"<|t|>"}, BT_CALL_OBJECT, "", ';', true, true},
+        {"python", {"<|s|>", "<|t|>"}, BT_CALL_PYTHON, "<|e|>", 0, true, true},
     };
     bt_calls c;
     bt_calls_part p;

@@ -7,13 +7,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* In the order in which they are looked for: forms with marks come before those without. */
+/* In the order in which they are looked for: forms whose templates write marks come before the others. Small
+ * models of the first, Qwen2.5-Coder among them, leave their mark out, or write a block of code. */
 static const bt_call_form forms[] = {
-    {"hermes", {"<tool_call>"}, BT_CALL_OBJECT, "</tool_call>", 0, false},
-    {"mistral", {"[TOOL_CALLS]"}, BT_CALL_LIST, "", 0, false},
-    {"granite", {"<|tool_call|>", "<tool_call>"}, BT_CALL_LIST, "</tool_call>", 0, false},
-    {"llama-json", {"<|python_tag|>"}, BT_CALL_OBJECT, "", ';', true},
-    {"pythonic", {"<|python_start|>", "<|python_tag|>"}, BT_CALL_PYTHON, "<|python_end|>", 0, true},
+    {"hermes", {"<tool_call>"}, BT_CALL_OBJECT, "</tool_call>", 0, true, false},
+    {"mistral", {"[TOOL_CALLS]"}, BT_CALL_LIST, "", 0, false, false},
+    {"granite", {"<|tool_call|>", "<tool_call>"}, BT_CALL_LIST, "</tool_call>", 0, false, false},
+    {"llama-json", {"<|python_tag|>"}, BT_CALL_OBJECT, "", ';', true, true},
+    {"pythonic", {"<|python_start|>", "<|python_tag|>"}, BT_CALL_PYTHON, "<|python_end|>", 0, true, true},
 };
 enum { FORMS = sizeof forms / sizeof *forms };
 
@@ -186,6 +187,7 @@ static void open_body(bt_calls *c, size_t body, bool is_marked)
     c->state = BT_CALLS_BODY;
     c->body = c->scan = body;
     c->is_marked = is_marked;
+    c->close = c->form->close;
     c->depth = 0;
     c->quote = 0;
     c->is_escaped = false;
@@ -223,9 +225,15 @@ static bool say(bt_calls_part *ret, bt_calls *c, const char *text, size_t len, b
 /* Where a body needs no mark: true where that is decided. */
 static bool begin(bt_calls *c, const char *text, size_t len, bool is_over)
 {
+    static const char block[] = "```json";
     const size_t at = skip_space(text, c->at, len);
-    if (at == len && !is_over) return false;
+    const int is_block = at < len && c->form->body == BT_CALL_OBJECT ? begins(text, at, len, block) : -1;
+    if ((at == len || is_block == 0) && !is_over) return false;
     c->state = BT_CALLS_SAYS;
+    if (is_block == 1) {
+        open_body(c, at + sizeof block - 1, false);
+        c->close = "```";
+    }
     if (at < len && text[at] == (c->form->body == BT_CALL_OBJECT ? '{' : '[')) open_body(c, at, false);
     return true;
 }
@@ -278,7 +286,7 @@ static bool take_body(bt_calls_part *ret, bt_calls *c, const char *text, size_t 
     if (!c->ready) return give_up(ret, c, text);
     c->at = c->scan;
     c->state = BT_CALLS_BEHIND;
-    c->is_closed = c->form->close[0] == 0;
+    c->is_closed = c->close[0] == 0;
     return give_call(ret, c);
 }
 
@@ -289,11 +297,11 @@ static bool go_behind(bt_calls *c, const char *text, size_t len, bool is_over)
     const size_t at = skip_space(text, c->at, len);
     if (at == len && !is_over) return false;
     if (!c->is_closed && at < len) {
-        const int mark = begins(text, at, len, c->form->close);
+        const int mark = begins(text, at, len, c->close);
         if (mark == 0 && !is_over) return false;
         c->is_closed = true;
         if (mark == 1) {
-            c->at = at + strlen(c->form->close);
+            c->at = at + strlen(c->close);
             return true;
         }
     }
@@ -377,8 +385,9 @@ static json_t *call_schema(const json_t *tool, const char *key, const char *at)
 json_t *bt_calls_schema(const bt_call_form *form, const json_t *tools, const char *only, bool is_single)
 {
     const bool is_list = form->body == BT_CALL_LIST,
-               is_lined = form->body == BT_CALL_OBJECT && !form->is_bare;
-    const char *key = form->is_bare ? "parameters" : "arguments", *mark = form->is_bare ? "" : form->open[0];
+               is_lined = form->body == BT_CALL_OBJECT && !form->is_unmarked;
+    const char *key = form->is_unmarked ? "parameters" : "arguments",
+               *mark = form->is_unmarked ? "" : form->open[0];
     json_t *any = bt_calls_has_schema(form) ? json_array() : NULL;
     size_t i;
     const json_t *tool;
@@ -445,14 +454,16 @@ static json_t *ask_and_call(const char *content)
 }
 
 /* Whether the text, an answer, has the probe's call in this form. */
-static bool has_call(const bt_call_form *form, const char *text, size_t len)
+static bool has_call(const bt_call_form *known, const char *text, size_t len)
 {
+    bt_call_form form = *known;
     bt_calls c;
     bt_calls_part part;
     bool is_there = false;
     json_t *names = json_pack("{s:b}", PROBE_TOOL, 1);
     if (!names) return false;
-    bt_calls_begin(&c, form, names, false);
+    form.is_bare = form.is_unmarked;
+    bt_calls_begin(&c, &form, names, false);
     while (!is_there && bt_calls_next(&part, &c, text, len, true))
         is_there = part.is_call && strstr(part.call.arguments, "key_7f3a");
     bt_calls_done(&c);

@@ -26,7 +26,9 @@ typedef struct bt_call_form {
     bt_call_body body;
     const char *close; /* may be missing behind the body; "": there is none */
     char between;      /* may separate bodies; 0: nothing does */
-    bool is_bare;      /* a body at the answer's beginning, or behind `between`, needs no mark */
+    bool is_bare;      /* a body at the answer's beginning, or behind `between`, needs no mark; nor does a block of
+                          code there, ```json, that is one */
+    bool is_unmarked;  /* the template writes none */
 } bt_call_form;
 
 /* The form in which the chat's template writes a call, found by rendering one; where it writes none that is known, the
@@ -54,6 +56,7 @@ typedef struct bt_calls {            /* plain data, private but for form, given,
     char unknown_name[64];           /* the last of the latter, perhaps cut */
     bt_calls_state state;
     bool is_marked, is_closed;
+    const char *close;     /* of the body */
     size_t at, body, scan; /* bytes that are done with; where the body begins; how far it was looked at */
     unsigned depth;
     char quote;

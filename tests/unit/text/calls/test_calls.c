@@ -141,6 +141,11 @@ static void hermes_has_an_object_between_marks(void **state)
         {OPEN "[]" CLOSE " x", OPEN "[]" CLOSE " x", 1, 0},
         {"<tool_call>", "<tool_call>", 1, 0},
         {" \n ", " \n ", 0, 0},
+        {"{\"name\": \"f\", \"arguments\": {\"a\": 1}}", "@f {\"a\": 1}@", 0, 0},
+        {"```json\n{\n  \"name\": \"f\",\n  \"arguments\": {\"a\": 1}\n}\n```", "@f {\"a\": 1}@", 0, 0},
+        {"```json\n{\"a\": 1}\n```", "```json\n{\"a\": 1}\n```", 0, 0},
+        {"```js", "```js", 0, 0},
+        {"```json\n[1]\n```\nx", "```json\n[1]\n```\nx", 0, 0},
     };
     READS(form_of(hermes, ""), "hermes", all);
 }
