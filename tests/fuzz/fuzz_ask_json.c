@@ -1,5 +1,6 @@
-/* Any bytes as the body of a request: no crash, and either a whole request or an error that can be written as
- * JSON. The first byte chooses: a tokenize, b detokenize, from c on the dialects in the order of their table.
+/* Any bytes as the body of a request: no crash, and either a whole request, whose answer is JSON, or an error
+ * that can be written as JSON. The first byte chooses: a tokenize, b detokenize, from c on the dialects in
+ * the order of their table.
  */
 #include "gateway/api/dialect.h"
 #include "gateway/api/words.h"
@@ -49,6 +50,26 @@ static void ask_words(gw_words *words, const char *body, size_t len, const gw_as
     bt_buf_done(&out);
 }
 
+/* What answers repeat of a request outlives it, and is JSON. */
+static void write_answer(const gw_dialect *d, gw_ask *r)
+{
+    const gw_answer_report report = {.said = {"a", 1}, .thoughts = {"b", 1}, .bound = {9, "request"}};
+    gw_answer a = gw_dialect_answer(d, r);
+    bt_buf out;
+    bt_buf_init(&out, 1 << 24);
+    a.model = "tiny";
+    gw_ask_drop_texts(r);
+    if (gw_answer_keep(&a, &(bt_thoughts_part){true, report.thoughts}, 1) < 0 ||
+        gw_answer_keep(&a, &(bt_thoughts_part){false, report.said}, 2) < 0 ||
+        (r->is_load ? d->loaded(&out, &a) : d->whole(&out, &a, &report, json_null())) < 0)
+        abort();
+    json_t *j = json_loadb(bt_buf_text(&out), out.len, JSON_ALLOW_NUL, NULL);
+    if (!json_is_object(j)) abort();
+    json_decref(j);
+    gw_dialect_answer_done(&a);
+    bt_buf_done(&out);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
 {
     static const char *const names[] = {"tiny"};
@@ -75,6 +96,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t len)
         if (r.stop_len[i] == 0) abort();
     for (size_t i = 0; i < r.prompt_ids_len; i++)
         if (r.prompt_ids[i] < 0 || r.prompt_ids[i] >= 256) abort();
+    if (d->whole) write_answer(d, &r);
     gw_ask_done(&r);
     return 0;
 }
