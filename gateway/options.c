@@ -30,9 +30,8 @@ static const bt_opt table[] = {
      .def = "8080", .lo = 0, .hi = 65535, .help = "where clients connect; 0 lets the system choose"},
     {.group = "HTTP", .name = "api-key-file", .value = "FILE", BT_OPT_AT(gw_options, api_key_file),
      .type = BT_OPT_STRING, .holds = BT_OPT_HOLDS_SECRET, .example = "key.txt",
-     .help =
-         "keys that clients must present as 'Authorization: Bearer KEY', one a line, each with its role and "
-         "limits behind it"},
+     .help = "keys that clients must present as 'Authorization: Bearer KEY' or 'X-Api-Key: KEY', one a line, "
+             "each with its role and limits behind it"},
     {.group = "HTTP", .name = "tls-cert", .value = "FILE", BT_OPT_AT(gw_options, tls_cert),
      .type = BT_OPT_STRING, .example = "fullchain.pem",
      .help = "serve https: the certificate, PEM, behind it those that signed it; read again at SIGHUP, "

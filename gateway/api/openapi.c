@@ -69,7 +69,7 @@ static const char schemas[] = "{"
     "\"role\":{\"const\":\"assistant\"},\"model\":{\"type\":\"string\"},\"content\":{\"type\":\"array\",\"items\":{"
         "\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\",\"thinking\"]},"
         "\"text\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"},\"signature\":{\"type\":\"string\"}}}},"
-    "\"stop_reason\":{\"enum\":[\"end_turn\",\"max_tokens\",\"stop_sequence\"]},"
+    "\"stop_reason\":{\"enum\":[\"end_turn\",\"max_tokens\",\"stop_sequence\",\"model_context_window_exceeded\"]},"
     "\"stop_sequence\":{\"type\":[\"string\",\"null\"]},\"usage\":{\"type\":\"object\"}}},"
 "\"ResponsesAnswer\":{\"type\":\"object\",\"required\":[\"id\",\"object\",\"created_at\",\"model\",\"status\",\"output\","
     "\"usage\"],\"properties\":{\"id\":{\"type\":\"string\"},\"object\":{\"const\":\"response\"},"
@@ -174,7 +174,7 @@ static json_t *content_of(const gw_endpoint *e)
     json_t *c;
     if (!e->answer) return content("text/plain", json_pack("{s:s}", "type", "string"));
     c = content("application/json", reference(e->answer));
-    if (e->request && strcmp(e->answer, "Object") != 0) /* the two that may be streams */
+    if (e->request && strcmp(e->answer, "Object") != 0) /* an answer that may be a stream */
         c = with(c,
                  e->dialect->stream_type == gw_dialect_lines ? "application/x-ndjson" : "text/event-stream",
                  json_object());
@@ -241,12 +241,14 @@ static json_t *document(void)
     for (size_t i = 0; i < sizeof objects / sizeof *objects; i++)
         components =
             with(components, objects[i].name, request_schema(gw_dialect_ollama_chat.own, objects[i].where));
-    return json_pack("{s:s,s:{s:s,s:s,s:s},s:[{s:s}],s:[{},{s:[]}],s:o,s:{s:o,s:{s:{s:s,s:s}}}}", "openapi",
-                     "3.1.0", "info", "title", "Baton", "version", BT_VERSION, "description",
-                     "OpenAI's API for one model, and Anthropic's, ollama's and llama.cpp's beside it. "
-                     "Fields that no schema names are refused by their name.",
-                     "servers", "url", "/", "security", "key", "paths", paths(), "components", "schemas",
-                     components, "securitySchemes", "key", "type", "http", "scheme", "bearer");
+    return json_pack(
+        "{s:s,s:{s:s,s:s,s:s},s:[{s:s}],s:[{},{s:[]},{s:[]}],s:o,s:{s:o,s:{s:{s:s,s:s},s:{s:s,s:s,s:s}}}}",
+        "openapi", "3.1.0", "info", "title", "Baton", "version", BT_VERSION, "description",
+        "OpenAI's API for one model, and Anthropic's, ollama's and llama.cpp's beside it. "
+        "Fields that no schema names are refused by their name.",
+        "servers", "url", "/", "security", "bearer", "header", "paths", paths(), "components", "schemas",
+        components, "securitySchemes", "bearer", "type", "http", "scheme", "bearer", "header", "type",
+        "apiKey", "in", "header", "name", "X-Api-Key");
 }
 
 static bt_err render(bt_buf *out, size_t flags)

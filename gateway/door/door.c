@@ -275,7 +275,7 @@ static void fail_error(gw_error *err, const gw_live *l, const gw_action *a)
         [GW_FAIL_NOT_FINITE] = {500, "not_finite"},
     };
     const gw_fail_kind k = a->u.fail.kind;
-    const char *param = k == GW_FAIL_TOO_LONG       ? (l->is_chat ? "messages" : "prompt")
+    const char *param = k == GW_FAIL_TOO_LONG       ? l->head.dialect->prompt
                         : k == GW_FAIL_UNKNOWN_NODE ? "baton"
                                                     : NULL;
     (void)gw_error_say(err, kinds[k].status, kinds[k].code, param, "%s",
@@ -401,7 +401,7 @@ static void *introduce(void *ud, const char *authorization, const char *api_key)
 {
     const gw_door *d = ud;
     if (!d->env.auth) return NULL;
-    return authorization ? gw_auth_take(d->env.auth, authorization) : gw_auth_take_key(d->env.auth, api_key);
+    return gw_auth_take(d->env.auth, authorization, api_key);
 }
 
 static void leave(void *ud, void *caller)

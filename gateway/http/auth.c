@@ -179,14 +179,10 @@ void gw_auth_give(gw_key *k)
     if (k && --k->holders == 0) free(k);
 }
 
-gw_key *gw_auth_take(gw_auth *a, const char *authorization)
+gw_key *gw_auth_take(gw_auth *a, const char *authorization, const char *api_key)
 {
     const bool is_bearer = authorization && strncasecmp(authorization, "Bearer ", 7) == 0;
-    return is_bearer ? gw_auth_take_key(a, authorization + 7) : NULL;
-}
-
-gw_key *gw_auth_take_key(gw_auth *a, const char *key)
-{
+    const char *key = is_bearer ? authorization + 7 : api_key;
     const size_t n = key ? strlen(key) : 0;
     if (n == 0 || n > GW_KEY_MAX_BYTES) return NULL;
     entry wanted;

@@ -34,12 +34,12 @@ bt_err gw_auth_load(gw_auth **ret, const char *path, const bt_prefix_secret *pre
 bt_err gw_auth_reload(gw_auth *a, const char *path, int64_t now_us, bt_fault *fault);
 void gw_auth_free(gw_auth *a); /* NULL is fine */
 
-/* The key in the value of an Authorization header (NULL: none), to be given back; NULL: it is none of these. The time
- * taken does not depend on how much of a key was right. */
-gw_key *gw_auth_take(gw_auth *a, const char *authorization);
-gw_key *gw_auth_take_key(gw_auth *a, const char *key); /* the same, of a key alone; NULL: none */
-gw_key *gw_auth_hold(gw_key *k);                       /* once more */
-void gw_auth_give(gw_key *k);                          /* NULL is fine */
+/* The key in the values of the headers Authorization, where that is of the scheme Bearer, or else X-Api-Key (NULL: no
+ * such header), to be given back; NULL: it is none of these. The time taken does not depend on how much of a key was
+ * right. */
+gw_key *gw_auth_take(gw_auth *a, const char *authorization, const char *api_key);
+gw_key *gw_auth_hold(gw_key *k); /* once more */
+void gw_auth_give(gw_key *k);    /* NULL is fine */
 
 size_t gw_auth_count(const gw_auth *a);
 gw_key *gw_auth_at(const gw_auth *a, size_t i); /* in the order of the file; borrowed, until the next reload */

@@ -79,8 +79,9 @@ static void lose(gw_http_exchange *x)
     if (!x->is_complete || x->is_suspended) gw_http_abandon(x);
 }
 
-/* What every client skips that waits for an answer, so that a reset comes where nobody reads. Under TLS it is
- * a record of the session like any other. It goes out whole or not at all: nothing else waits to be sent. */
+/* Sends what every client skips that waits for an answer, so that a reset comes where nobody reads. Under TLS
+ * it is a record of the session like any other. It goes out whole or not at all: nothing else waits to be
+ * sent. */
 static void nudge(const gw_http_exchange *x)
 {
     static const char words[] = "HTTP/1.1 100 Continue\r\n\r\n";
@@ -95,8 +96,7 @@ static void nudge(const gw_http_exchange *x)
  * reads. False: nobody reads. */
 static bool goes_on_half_closed(gw_http_exchange *x)
 {
-    struct epoll_event ev = {.events = 0, .data.ptr = &x->watch}; /* EPOLLHUP and EPOLLERR come all the same
-                                                                   */
+    struct epoll_event ev = {.events = 0, .data.ptr = &x->watch}; /* EPOLLHUP and EPOLLERR come anyway */
     const int fd = x->place->fd;
     const bt_hangup found = bt_hangup_look(fd);
     if (found == BT_HANGUP_GONE || epoll_ctl(x->http->watch_fd, EPOLL_CTL_MOD, fd, &ev) < 0) return false;
@@ -213,14 +213,15 @@ static bool add_header(struct MHD_Response *r, const char *name, const char *val
 static bool add_common(struct MHD_Response *r, const gw_http_exchange *x)
 {
     const char *cors = x->http->cors;
-    char idle[32]; /* so that a client does not send its next request into a connection that is about to end
-                    */
+    /* So that a client does not send its next request into a connection that is about to end. */
+    char idle[32];
     (void)snprintf(idle, sizeof idle, "timeout=%lld", (long long)(x->http->places.idle_us / 1000000));
-    return add_header(r, "X-Request-Id", x->id) &&
+    return add_header(r, "X-Request-Id", x->id) && add_header(r, "Request-Id", x->id) &&
            add_header(r, "Keep-Alive", x->goes_on && !x->must_close ? idle : NULL) &&
            add_header(r, "Connection", x->must_close ? "close" : NULL) &&
            add_header(r, "Access-Control-Allow-Origin", cors) &&
-           add_header(r, "Access-Control-Expose-Headers", cors ? "X-Request-Id, Retry-After" : NULL) &&
+           add_header(r, "Access-Control-Expose-Headers",
+                      cors ? "X-Request-Id, Request-Id, Retry-After" : NULL) &&
            add_header(r, "Vary", cors && strcmp(cors, "*") != 0 ? "Origin" : NULL);
 }
 

@@ -44,7 +44,7 @@ typedef struct gw_http_request {
 
 typedef struct gw_http_handler {
     void *ud;
-    /* Who asks, by the headers Authorization and X-Api-Key (NULL: none). Called once for each request whose head is
+    /* The caller, by the headers Authorization and X-Api-Key (NULL: none). Called once for each request whose head is
      * good; both are wiped behind it, so that a key does not stay in memory. The answer goes back to `leave` in the
      * end. */
     void *(*introduce)(void *ud, const char *authorization, const char *api_key);
@@ -83,7 +83,8 @@ const gw_tls *gw_http_tls(const gw_http *h);       /* of the config */
 uint64_t gw_http_put_off(const gw_http *h);        /* requests that a turn had no time for, so far */
 size_t gw_http_bodies_max_bytes(const gw_http *h); /* of the config */
 
-/* The X-Request-Id of the client where it is printable and short enough, else a new one; goes out with every answer. */
+/* The X-Request-Id of the client where it is printable and short enough, else a new one. It goes out with every answer,
+ * as X-Request-Id and as Request-Id, which Anthropic's clients read. */
 const char *gw_http_id(const gw_http_exchange *x);
 const char *gw_http_path(const gw_http_exchange *x); /* as in its request */
 void gw_http_set_user(gw_http_exchange *x, void *user);

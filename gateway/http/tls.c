@@ -85,10 +85,9 @@ static bt_err read_key(gw_tls_pair *p, const char *path, bt_fault *fault)
     const gnutls_datum_t pem = {.data = (unsigned char *)text, .size = (unsigned)len};
     int r = gnutls_privkey_init(&p->key);
     if (r >= 0) r = gnutls_privkey_import_x509_raw(p->key, &pem, GNUTLS_X509_FMT_PEM, NULL, 0);
-    const bool is_sealed = strstr(text, "ENCRYPTED") != NULL;
     bt_secret_free(text);
     if (r >= 0) return BT_OK;
-    if (is_sealed)
+    if (r == GNUTLS_E_DECRYPTION_FAILED)
         return bt_fail(fault, BT_EFORMAT, "the key in '%s' has a passphrase: give one without", path);
     return bt_fail(fault, BT_EFORMAT, "the private key in '%s' cannot be read: %s", path, gnutls_strerror(r));
 }
@@ -167,8 +166,8 @@ gw_tls_facts gw_tls_facts_of(const gw_tls *t)
 
 gw_tls_pair *gw_tls_hold(gw_tls *t, gnutls_session_t session)
 {
-    (void)gnutls_session_ticket_enable_server(session, &t->pair->tickets); /* without, no session is resumed
-                                                                            */
+    /* Without tickets no session is resumed, and all else works. */
+    (void)gnutls_session_ticket_enable_server(session, &t->pair->tickets);
     t->pair->holders++;
     return t->pair;
 }

@@ -35,6 +35,6 @@ gw_tls_facts gw_tls_facts_of(const gw_tls *t);
  * gets tickets, which resume the session for as long as the pair is in use. give: NULL is fine. */
 gw_tls_pair *gw_tls_hold(gw_tls *t, gnutls_session_t session);
 void gw_tls_give(gw_tls_pair *p);
-/* What GnuTLS asks for in a handshake; it lives as long as p. Returns 0. */
+/* Answers what GnuTLS asks in a handshake; the answer lives as long as p. Returns 0. */
 int gw_tls_show(gw_tls_pair *p, gnutls_pcert_st **certs, unsigned *certs_len, gnutls_privkey_t *key);
 #endif

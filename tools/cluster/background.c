@@ -17,7 +17,8 @@ enum { START_TIMEOUT_MS = 600 * 1000, STEP_MS = 100 };
 
 static _Noreturn void become_up(const char *program, const tool_command *up, int out, pid_t parent)
 {
-    static const char *const others[] = {"BATON_TLS_CERT", "BATON_TLS_KEY"}; /* for who serves strangers */
+    /* Meant for a gateway that other machines reach; this one serves its own command alone. */
+    static const char *const others[] = {"BATON_TLS_CERT", "BATON_TLS_KEY"};
     const char *args[TOOL_COMMAND_MAX_ARGS + 3] = {"baton", "up"};
     for (size_t i = 0; i < sizeof others / sizeof *others; i++) (void)unsetenv(others[i]);
     for (size_t i = 0; i < up->args; i++) args[i + 2] = up->arg[i];

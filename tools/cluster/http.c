@@ -119,7 +119,11 @@ static bt_err perform(call *c, long *ret_status, const char *base, const char *p
         e = bt_fail(fault, BT_ECANCEL, "interrupted");
     } else if (c->err < 0) {
         e = bt_fail(fault, c->err, "the answer from %s cannot be taken: %s", base, bt_err_name(c->err));
-    } else if (rc == CURLE_PEER_FAILED_VERIFICATION || rc == CURLE_SSL_CACERT_BADFILE) {
+    } else if (rc == CURLE_SSL_CACERT_BADFILE) {
+        e = trusted ? bt_fail(fault, BT_EFORMAT, "'%s' has no certificate in PEM form; --ca-file needs one",
+                              trusted)
+                    : bt_fail(fault, BT_EFORMAT, "the certificates that this system trusts cannot be read");
+    } else if (rc == CURLE_PEER_FAILED_VERIFICATION) {
         e = bt_fail(fault, BT_EAUTH,
                     "the certificate of %s is not trusted; --ca-file names who signed it: %s", base,
                     words[0] ? words : curl_easy_strerror(rc));

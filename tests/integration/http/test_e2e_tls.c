@@ -1,10 +1,13 @@
 /* The gateway over TLS: answers, streams, clients that leave in every way, uploads that are refused early,
  * handshakes that stall, and certificates that are replaced while it serves. */
+#include "base/buf.h"
+#include "base/file.h"
 #include "tests/helpers/cluster/cluster.h"
 #include "tests/helpers/cluster/proc_status.h"
 #include "tests/helpers/cluster/raw_http.h"
 #include "tests/helpers/cluster/tls.h"
 
+#include <gnutls/x509.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -86,6 +89,8 @@ static void commands_trust_whom_they_are_told(const char *at)
          "is not trusted; --ca-file names");
     ends(SPAWN("baton", "status", "--url", at), 1, "is not trusted");
     ends(SPAWN("baton", "status", "--url", at, "--ca-file", "none.pem"), 1, "cannot read 'none.pem'");
+    ends(SPAWN("baton", "status", "--url", at, "--ca-file", first.key), 1,
+         "has no certificate in PEM form; --ca-file needs one");
     ends(SPAWN("baton", "run", "--url", at, "--ca-file", first.cert, "-p", "the", "-n", "4", "--json"), 0,
          "\"token_ids\"");
     ends(SPAWN("baton", "replay", "--url", at, "--ca-file", first.cert, "-m", spawn_tiny_model(1),
@@ -93,7 +98,8 @@ static void commands_trust_whom_they_are_told(const char *at)
          0, "\"failed\"");
 }
 
-/* What an environment says to a gateway for strangers is nothing to the private one of a command. */
+/* BATON_TLS_CERT and BATON_TLS_KEY are for gateways that others reach, not for the private one of a command.
+ */
 static void a_private_gateway_speaks_plain_http(void **state)
 {
     (void)state;
@@ -330,6 +336,27 @@ static void a_new_pair_is_shown_after_sighup_and_open_connections_go_on(void **s
     assert_true(cluster_end(g, spawn_patience(SOON_MS)));
 }
 
+/* Writes the key of `first` with a passphrase. */
+static void seal_key(const char *path)
+{
+    static char text[1 << 16];
+    gnutls_x509_privkey_t key;
+    bt_buf pem;
+    bt_buf_init(&pem, sizeof text);
+    assert_int_equal(bt_file_read(&pem, first.key, NULL), BT_OK);
+    const gnutls_datum_t from = {.data = pem.data, .size = (unsigned)pem.len};
+    size_t len = sizeof text - 1;
+    assert_int_equal(gnutls_x509_privkey_init(&key), 0);
+    assert_int_equal(gnutls_x509_privkey_import2(key, &from, GNUTLS_X509_FMT_PEM, NULL, 0), 0);
+    assert_int_equal(gnutls_x509_privkey_export_pkcs8(key, GNUTLS_X509_FMT_PEM, "secret",
+                                                      GNUTLS_PKCS_PBES2_AES_256, text, &len),
+                     0);
+    text[len] = 0;
+    (void)spawn_write(path, text);
+    gnutls_x509_privkey_deinit(key);
+    bt_buf_done(&pem);
+}
+
 static void break_pair(const tls_pair *used, int how)
 {
     copy(used->cert, first.cert);
@@ -339,11 +366,12 @@ static void break_pair(const tls_pair *used, int how)
     if (how == 1) copy(used->key, second.key);
     if (how == 2) assert_int_equal(unlink(used->cert), 0);
     if (how == 3) assert_int_equal(chmod(used->key, 0644), 0);
-    if (how == 4)
-        (void)spawn_write(used->key, "-----BEGIN ENCRYPTED PRIVATE KEY-----\nAAAA\n"
-                                     "-----END ENCRYPTED PRIVATE KEY-----\n");
+    if (how == 4) seal_key(used->key);
     if (how == 5) assert_int_equal(truncate(used->cert, (64 << 10) + 1), 0);
     if (how == 6) (void)spawn_write(used->cert, "");
+    if (how == 7)
+        (void)spawn_write(used->key, "ENCRYPTED is not this key\n-----BEGIN PRIVATE KEY-----\nAAAA\n"
+                                     "-----END PRIVATE KEY-----\n");
 }
 
 static const struct {
@@ -356,6 +384,7 @@ static const struct {
     {"", "has a passphrase"},
     {NULL, "has more than 65536 bytes"},
     {NULL, "has no certificate in PEM form"},
+    {"", "the private key in"},
 };
 enum { BROKEN = sizeof broken / sizeof *broken };
 

@@ -278,6 +278,7 @@ static void a_page_that_asks_for_no_headers_is_answered(void **state)
                            spawn_patience(SOON_MS));
     assert_non_null(strstr(text, "HTTP/1.1 204"));
     assert_non_null(strstr(text, "Access-Control-Allow-Headers: Authorization, Content-Type"));
+    assert_non_null(strstr(text, "Access-Control-Expose-Headers: X-Request-Id, Request-Id, Retry-After"));
     assert_true(cluster_end(g, spawn_patience(SOON_MS)));
 }
 

@@ -76,6 +76,21 @@ static void what_is_referred_to_is_there(void **state)
     json_decref(doc);
 }
 
+static void a_key_may_come_in_either_header(void **state)
+{
+    (void)state;
+    json_t *doc = document();
+    const json_t *schemes = json_object_get(json_object_get(doc, "components"), "securitySchemes");
+    json_t *want = json_pack("{s:{s:s,s:s},s:{s:s,s:s,s:s}}", "bearer", "type", "http", "scheme", "bearer",
+                             "header", "type", "apiKey", "in", "header", "name", "X-Api-Key");
+    assert_true(json_equal(schemes, want));
+    json_t *either = json_pack("[{},{s:[]},{s:[]}]", "bearer", "header");
+    assert_true(json_equal(json_object_get(doc, "security"), either));
+    json_decref(want);
+    json_decref(either);
+    json_decref(doc);
+}
+
 static void with_line_breaks_it_says_the_same(void **state)
 {
     (void)state;
@@ -94,6 +109,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_of_the_table_is_described_where_it_may_stand_and_no_other),
         cmocka_unit_test(what_is_referred_to_is_there),
+        cmocka_unit_test(a_key_may_come_in_either_header),
         cmocka_unit_test(with_line_breaks_it_says_the_same),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

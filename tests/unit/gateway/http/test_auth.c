@@ -46,7 +46,7 @@ static bt_err load(gw_auth **ret, const char *text, bt_fault *f)
 static const char *who(gw_auth *a, const char *authorization)
 {
     static char name[GW_KEY_NAME_BYTES];
-    gw_key *k = gw_auth_take(a, authorization);
+    gw_key *k = gw_auth_take(a, authorization, NULL);
     (void)snprintf(name, sizeof name, "%s", k ? k->facts.name : "");
     gw_auth_give(k);
     return name;
@@ -67,12 +67,16 @@ static void lets_in_the_keys_of_the_file_and_nobody_else(void **state)
     char longer[GW_KEY_MAX_BYTES + 16] = "Bearer ";
     memset(longer + 7, 'k', GW_KEY_MAX_BYTES + 1);
     assert_string_equal(who(a, longer), "");
-    gw_key *bare = gw_auth_take_key(a, "key-two"); /* as a header of its own has it */
+    gw_key *bare = gw_auth_take(a, NULL, "key-two"); /* as a header of its own has it */
     assert_string_equal(bare->facts.name, "key-2");
     gw_auth_give(bare);
-    assert_null(gw_auth_take_key(a, "Bearer key-two"));
-    assert_null(gw_auth_take_key(a, NULL));
-    assert_null(gw_auth_take_key(a, longer + 7));
+    assert_null(gw_auth_take(a, NULL, "Bearer key-two"));
+    gw_key *other = gw_auth_take(a, "Basic dTpw", "key-two"); /* a scheme that holds no key here */
+    assert_non_null(other);
+    gw_auth_give(other);
+    assert_null(gw_auth_take(a, "Bearer key-three", "key-two"));
+    assert_null(gw_auth_take(a, NULL, NULL));
+    assert_null(gw_auth_take(a, NULL, longer + 7));
     gw_auth_free(a);
 }
 
@@ -133,7 +137,7 @@ static void a_file_read_again_keeps_what_keys_of_the_same_name_took(void **state
     gw_auth *a;
     bt_fault f;
     assert_int_equal(load(&a, "old name=web requests-per-minute=2\ngone name=gone\n", &f), BT_OK);
-    gw_key *web = gw_auth_take(a, "Bearer old"), *gone = gw_auth_take(a, "Bearer gone");
+    gw_key *web = gw_auth_take(a, "Bearer old", NULL), *gone = gw_auth_take(a, "Bearer gone", NULL);
     assert_int_equal(web->share, 1);
     assert_int_equal(gone->share, 2);
     assert_int_equal(gw_key_usage_arrive(&web->usage, 0).limit, GW_KEY_FINE);
@@ -144,7 +148,7 @@ static void a_file_read_again_keeps_what_keys_of_the_same_name_took(void **state
     assert_string_equal(who(a, "Bearer old"), "");
     assert_string_equal(who(a, "Bearer gone"), "");
     assert_string_equal(who(a, "Bearer new"), "web");
-    gw_key *same = gw_auth_take(a, "Bearer new");
+    gw_key *same = gw_auth_take(a, "Bearer new", NULL);
     assert_ptr_equal(same, web);
     assert_int_equal(web->facts.role, GW_KEY_ADMIN);
     assert_int_equal(web->facts.weight, 7);
@@ -159,7 +163,7 @@ static void a_file_read_again_keeps_what_keys_of_the_same_name_took(void **state
 
 static bt_prefix_owner owner_of(gw_auth *a, const char *authorization)
 {
-    gw_key *k = gw_auth_take(a, authorization);
+    gw_key *k = gw_auth_take(a, authorization, NULL);
     assert_non_null(k);
     const bt_prefix_owner owner = k->owner;
     gw_auth_give(k);
@@ -179,11 +183,11 @@ static void a_key_without_a_name_takes_nothing_over_from_the_one_whose_place_it_
     const bt_prefix_owner one = owner_of(a, "Bearer one"), two = owner_of(a, "Bearer two"),
                           three = owner_of(a, "Bearer three");
     assert_false(is_same_owner(one, two) || is_same_owner(one, three) || is_same_owner(two, three));
-    gw_key *first = gw_auth_take(a, "Bearer one"), *second = gw_auth_take(a, "Bearer two");
+    gw_key *first = gw_auth_take(a, "Bearer one", NULL), *second = gw_auth_take(a, "Bearer two", NULL);
     write_file("two\nfour name=key-0\n");
     assert_int_equal(gw_auth_reload(a, path, 0, &f), BT_OK);
     assert_string_equal(who(a, "Bearer two"), "key-1");
-    gw_key *again = gw_auth_take(a, "Bearer two");
+    gw_key *again = gw_auth_take(a, "Bearer two", NULL);
     assert_ptr_equal(again, second);
     assert_true(again != first && again->share == 2);
     assert_true(is_same_owner(owner_of(a, "Bearer two"), two));
