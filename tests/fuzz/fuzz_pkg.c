@@ -35,8 +35,8 @@ static const tiny_pkg kinds[] = {
     {GROUPED, .ops_all = true, .seqs = {2}},
     {SMALL, .long_recipe = true, .seqs = {2}},
 };
-/* Those that the compiler makes of small models: layers with windows and without, sinks, soft caps, experts,
- * biases, embeddings in MXFP4; operators in 16-bit floats beside integers and on the companion. */
+/* Packages that the compiler makes of small models: layers with windows and without, sinks, soft caps,
+ * experts, biases, embeddings in MXFP4; operators in 16-bit floats beside integers and on the companion. */
 static const struct {
     const char *arch;
     uint32_t ops, layers, window;

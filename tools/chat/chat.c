@@ -252,7 +252,7 @@ static int say(chat *now, const char *text)
     return GOES_ON;
 }
 
-/* What stands between the marks, without a line end next to them. */
+/* The text between the marks, without a line end next to them. */
 static const char *unquote(bt_buf *text)
 {
     size_t end = text->len - 3, begin = 3;

@@ -23,8 +23,9 @@ void tool_talk_close(tool_talk *t); /* NULL is fine */
  * come the text leaves it too. Any other failure leaves the conversation as it was. BT_EARG: not UTF-8. */
 bt_err tool_talk_say(tool_talk *t, const char *text, size_t len, bt_fault *fault);
 
-/* The last question once more: its new answer, drawn anew, takes the old one's place. BT_EARG: nothing was answered
- * yet. Other errors are those of tool_talk_say, and the old answer stays. */
+/* The last question once more: its new answer takes the old one's place, and is the same where the wishes leave nothing
+ * to chance (a seed, temperature 0). BT_EARG: nothing was answered yet. Other errors are those of tool_talk_say, and
+ * the old answer stays. */
 bt_err tool_talk_again(tool_talk *t, bt_fault *fault);
 
 /* Forgets all but the system message. */

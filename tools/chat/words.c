@@ -82,7 +82,9 @@ static const struct word {
     {"clear", NULL, "forget the conversation; the system message stays", do_clear},
     {"system", "[TEXT]", "set the system message, '-' for none; without TEXT: show it", do_system},
     {"model", "[NAME]", "take another of the gateway's models; without NAME: list them", do_model},
-    {"regenerate", NULL, "answer the last question again, in the old answer's place", do_regenerate},
+    {"regenerate", NULL,
+     "answer the last question again, in the old answer's place; the same with --seed or --temp 0",
+     do_regenerate},
     {"save", "FILE", "write the conversation to a new file", do_save},
     {"exit", NULL, "leave", do_exit},
 };
