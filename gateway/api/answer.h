@@ -16,7 +16,7 @@
 typedef enum gw_answer_open { GW_ANSWER_NOTHING, GW_ANSWER_SAID, GW_ANSWER_THOUGHT } gw_answer_open;
 typedef struct gw_answer { /* the same for all events of one answer, but for how far its stream has come */
     const struct gw_dialect *dialect;
-    bool has_usage_chunk, is_baton;
+    bool has_usage_chunk, is_baton, hides_thoughts;
     char id[48];
     const char *model;
     int64_t created_us, now_us;          /* by the wall's clock: of the answer, and of what is written next */

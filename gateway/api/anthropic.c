@@ -51,12 +51,25 @@ static bt_err field_stop_sequences(gw_reader *p, const gw_field *f, json_t *v)
                             : gw_read_wrong_type(p, f->name, "an array of strings", v);
 }
 
+/* display: "summarized", which is whole here, or "omitted". */
+static bt_err read_display(gw_reader *p, const gw_field *f, const json_t *v)
+{
+    const char *display = json_string_value(v);
+    if (!v || json_is_null(v)) return BT_OK;
+    p->r.hides_thoughts = display && strcmp(display, "omitted") == 0;
+    if (p->r.hides_thoughts || (display && strcmp(display, "summarized") == 0)) return BT_OK;
+    return gw_error_say(p->err, 400, "invalid_value", f->name,
+                        "Invalid '%s.display': supported are 'summarized' and 'omitted'.", f->name);
+}
+
 /* {"type": "enabled", "budget_tokens"}, {"type": "disabled"} or {"type": "adaptive"}: a variable of the chat
  * template, and nothing where the model decides. */
 static bt_err field_thinking(gw_reader *p, const gw_field *f, json_t *v)
 {
     const char *type = json_string_value(json_object_get(v, "type"));
     if (!type) return gw_read_wrong_type(p, f->name, "an object with a 'type'", v);
+    const bt_err e = read_display(p, f, json_object_get(v, "display"));
+    if (e < 0) return e;
     if (strcmp(type, "adaptive") == 0) return BT_OK;
     const bool on = strcmp(type, "enabled") == 0;
     if (on || strcmp(type, "disabled") == 0) {
@@ -102,7 +115,7 @@ static bt_err field_output(gw_reader *p, const gw_field *f, json_t *v)
 
 static bt_err add_message(gw_reader *p, json_t *talk, const json_t *m, size_t index)
 {
-    static const char *const roles[] = {"user", "assistant"};
+    static const char *const roles[] = {"user", "system"};
     char where[48];
     const char *key;
     json_t *v;
@@ -114,12 +127,21 @@ static bt_err add_message(gw_reader *p, json_t *talk, const json_t *m, size_t in
                                 "Unrecognized request argument supplied: %s.%.64s", where, key);
     }
     const char *role = json_string_value(json_object_get(m, "role"));
-    const bool is_assistant = role && strcmp(role, roles[1]) == 0;
-    if (!is_assistant && (!role || strcmp(role, roles[0]) != 0))
+    const bool is_assistant = role && strcmp(role, "assistant") == 0;
+    if (!is_assistant && (!role || (strcmp(role, roles[0]) != 0 && strcmp(role, roles[1]) != 0)))
         return gw_error_say(p->err, 400, "invalid_value", where,
-                            "Invalid '%s.role': supported are 'user' and 'assistant'.", where);
+                            "Invalid '%s.role': supported are 'user', 'assistant' and 'system'.", where);
     (void)snprintf(where, sizeof where, "messages[%zu].content", index);
     return gw_messages_add(p, talk, role, json_object_get(m, "content"), where, is_assistant ? parts : texts);
+}
+
+/* An empty text is none. */
+static bt_err add_system(gw_reader *p, json_t *talk)
+{
+    const bt_err e = gw_messages_add(p, talk, "system", p->system, "system", texts);
+    if (e == BT_OK && json_string_length(json_object_get(json_array_get(talk, 0), "content")) == 0)
+        (void)json_array_clear(talk);
+    return e;
 }
 
 static bt_err made(gw_reader *p, json_t *root)
@@ -127,7 +149,7 @@ static bt_err made(gw_reader *p, json_t *root)
     const size_t n = json_array_size(p->messages);
     json_t *talk = json_array();
     bt_err e = talk ? BT_OK : gw_read_no_memory(p);
-    if (e == BT_OK && p->system) e = gw_messages_add(p, talk, "system", p->system, "system", texts);
+    if (e == BT_OK && p->system) e = add_system(p, talk);
     for (size_t i = 0; i < n && e == BT_OK; i++) e = add_message(p, talk, json_array_get(p->messages, i), i);
     const char *last = json_string_value(json_object_get(json_array_get(p->messages, n - 1), "role"));
     if (e == BT_OK && strcmp(last, "assistant") == 0) /* last has a role by now */
@@ -152,7 +174,7 @@ static const char blocks_schema[] =
 static const char messages_schema[] =
     "{\"type\":\"array\",\"minItems\":1,\"maxItems\":4095,\"items\":{\"type\":\"object\","
     "\"required\":[\"role\",\"content\"],\"additionalProperties\":false,\"properties\":{"
-    "\"role\":{\"enum\":[\"user\",\"assistant\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\","
+    "\"role\":{\"enum\":[\"user\",\"assistant\",\"system\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\","
     "\"items\":{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\",\"thinking\"]},"
     "\"text\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"}}}}]}}}}";
 static const char output_schema[] =
@@ -174,8 +196,9 @@ static const gw_field fields[] = {
              "The answer ends before the first of these texts"),
     GW_OTHER("thinking", BOTH, field_thinking,
              "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{"
-             "\"type\":{\"enum\":[\"enabled\",\"disabled\",\"adaptive\"]}}}",
-             "The variable enable_thinking of the chat template; a budget is not looked at"),
+             "\"type\":{\"enum\":[\"enabled\",\"disabled\",\"adaptive\"]},"
+             "\"display\":{\"enum\":[null,\"summarized\",\"omitted\"]}}}",
+             "enable_thinking of the chat template, and whether thoughts are told; a budget is not looked at"),
     GW_OTHER("output_config", BOTH, field_output, output_schema,
              "format: the answer is JSON of a schema; effort: the variable reasoning_effort of the chat template"),
     GW_OTHER("output_format", BOTH, field_format, format_schema, "The same as output_config.format"),
@@ -201,6 +224,12 @@ static const char *const reasons[GW_ENDINGS] = {
     [GW_ENDING_STRING] = "stop_sequence",
 };
 
+static const char *reason_of(const gw_answer_report *r)
+{
+    return r->ending == GW_ENDING_LENGTH && r->bound.is_context ? "model_context_window_exceeded"
+                                                                : reasons[r->ending];
+}
+
 /* Tokens that were found again are counted apart. */
 static json_t *usage(size_t prompt, size_t cached, size_t answer)
 {
@@ -221,12 +250,17 @@ static json_t *block(bool is_thought, bt_text_span s)
                : json_pack("{s:s,s:s%}", "type", "text", "text", s.ptr, s.len);
 }
 
+static bt_text_span shown(const gw_answer *a, bt_text_span thoughts)
+{
+    return a->hides_thoughts ? (bt_text_span){"", 0} : thoughts;
+}
+
 static bt_err whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t *logprobs)
 {
     json_t *content = json_array();
     int failed = 0;
     json_decref(logprobs);
-    if (r->thoughts.len > 0) failed |= json_array_append_new(content, block(true, r->thoughts));
+    if (r->thoughts.len > 0) failed |= json_array_append_new(content, block(true, shown(a, r->thoughts)));
     if (r->said.len > 0) failed |= json_array_append_new(content, block(false, r->said));
     if (failed) {
         json_decref(content);
@@ -235,7 +269,7 @@ static bt_err whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t
     return gw_answer_add(out,
                          json_pack("{s:s,s:s,s:s,s:s,s:o,s:s,s:o,s:o}", "id", a->id, "type", "message",
                                    "role", "assistant", "model", a->model, "content", content, "stop_reason",
-                                   reasons[r->ending], "stop_sequence", stop_sequence(r), "usage",
+                                   reason_of(r), "stop_sequence", stop_sequence(r), "usage",
                                    usage(r->prompt_tokens, r->cached_tokens, r->completion_tokens)),
                          "", "");
 }
@@ -284,7 +318,7 @@ static bt_err part(bt_buf *out, gw_answer *a, const bt_thoughts_part *s, json_t 
 {
     json_decref(logprobs);
     const bt_err e = open_block(out, a, s->is_thought);
-    if (e < 0) return e;
+    if (e < 0 || (s->is_thought && a->hides_thoughts)) return e;
     json_t *delta =
         s->is_thought
             ? json_pack("{s:s,s:s%}", "type", "thinking_delta", "thinking", s->text.ptr, s->text.len)
@@ -301,7 +335,7 @@ static bt_err end(bt_buf *out, gw_answer *a, const gw_answer_report *r)
     if (e < 0) return e;
     e = gw_answer_add(out,
                       json_pack("{s:s,s:{s:s,s:o},s:o}", "type", "message_delta", "delta", "stop_reason",
-                                reasons[r->ending], "stop_sequence", stop_sequence(r), "usage",
+                                reason_of(r), "stop_sequence", stop_sequence(r), "usage",
                                 usage(r->prompt_tokens, r->cached_tokens, r->completion_tokens)),
                       "event: message_delta\ndata: ", "\n\n");
     return e < 0 ? e : bt_buf_str(out, "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
@@ -310,15 +344,9 @@ static bt_err end(bt_buf *out, gw_answer *a, const gw_answer_report *r)
 /* ---- errors --------------------------------------------------------------------------------------- */
 
 static const gw_error_kind kinds[] = {
-    {401, 401, 0, "authentication_error"},
-    {403, 403, 0, "permission_error"},
-    {404, 404, 0, "not_found_error"},
-    {413, 413, 0, "request_too_large"},
-    {429, 429, 0, "rate_limit_error"},
-    {400, 499, 0, "invalid_request_error"},
-    {503, 503, 529, "overloaded_error"},
-    {504, 504, 0, "timeout_error"},
-    {500, 599, 0, "api_error"},
+    {401, 401, "authentication_error"}, {403, 403, "permission_error"}, {404, 404, "not_found_error"},
+    {413, 413, "request_too_large"},    {429, 429, "rate_limit_error"}, {400, 499, "invalid_request_error"},
+    {503, 503, "overloaded_error"},     {504, 504, "timeout_error"},    {500, 599, "api_error"},
 };
 
 static json_t *error(const gw_error *err, const char *type)
@@ -329,9 +357,9 @@ static json_t *error(const gw_error *err, const char *type)
 /* ---- the dialects --------------------------------------------------------------------------------- */
 
 #define ANSWERS \
-    .is_chat = true, .own = &own, .made = made, .id = "msg_", .stream_type = gw_dialect_events, \
-    .begin = begin, .part = part, .end = end, .alive = alive, .whole = whole, .kinds = kinds, \
-    .error_schema = "MessagesError", .error = error, \
+    .prompt = "messages", .is_chat = true, .own = &own, .made = made, .id = "msg_", \
+    .stream_type = gw_dialect_events, .begin = begin, .part = part, .end = end, .alive = alive, \
+    .whole = whole, .kinds = kinds, .error_schema = "MessagesError", .error = error, \
     .error_event = "event: error\ndata: ", .error_end = "\n\n"
 
 const gw_dialect gw_dialect_messages = {.name = "messages", .request = "MessagesRequest",

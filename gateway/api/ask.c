@@ -32,14 +32,14 @@ bt_err gw_ask_bound(gw_bound *ret, gw_error *err, const gw_ask *r, size_t prompt
 {
     if (prompt_tokens >= ctx_tokens)
         return gw_error_say(
-            err, 400, "context_length_exceeded", r->is_chat ? "messages" : "prompt",
+            err, 400, "context_length_exceeded", r->prompt_field,
             "The context is %u tokens long, but the prompt has %zu and needs room for one more.", ctx_tokens,
             prompt_tokens);
-    gw_bound b = r->max_tokens       ? (gw_bound){r->max_tokens, "request"}
-                 : r->default_tokens ? (gw_bound){r->default_tokens, "default"}
-                                     : (gw_bound){max_answer, "max-answer"};
+    gw_bound b = r->max_tokens       ? (gw_bound){r->max_tokens, "request", false}
+                 : r->default_tokens ? (gw_bound){r->default_tokens, "default", false}
+                                     : (gw_bound){max_answer, "max-answer", false};
     const uint32_t room = ctx_tokens - (uint32_t)prompt_tokens;
-    if (b.tokens > room) b = (gw_bound){room, "context"};
+    if (b.tokens > room) b = (gw_bound){room, "context", true};
     *ret = b;
     return BT_OK;
 }

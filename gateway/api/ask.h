@@ -44,6 +44,7 @@ typedef struct gw_structure { /* what the answer's text may be; structure.h make
 } gw_structure;
 
 typedef struct gw_ask {
+    const char *prompt_field; /* the dialect's name of what becomes the prompt, for errors; static text */
     bool is_chat;
     bool is_load;        /* nothing is asked for but that the model is loaded */
     bool is_unload;      /* keep_alive is 0, for a dialect that answers is_load by it */
@@ -72,9 +73,10 @@ typedef struct gw_ask {
     size_t stops;
     int32_t stop_ids[BT_MSG_MAX_STOP_IDS];
     uint32_t stop_ids_len;
-    char cache_salt[GW_ASK_MAX_CACHE_SALT_BYTES + 1]; /* prefixes are shared with requests of this text alone; "" too
-                                                       */
-    bool keeps_thoughts;                              /* chat: thoughts stay in the answer's text, with their marks */
+    /* Prefixes are shared with requests of this text alone; "" too. */
+    char cache_salt[GW_ASK_MAX_CACHE_SALT_BYTES + 1];
+    bool keeps_thoughts;  /* chat: thoughts stay in the answer's text, with their marks */
+    bool hides_thoughts;  /* chat: the answer says that there are thoughts, and not which */
     bool ignores_eos;     /* only the request's stop ids end the answer, not the model's own */
     bt_sample_bias *bias; /* where sampling.bias points; NULL: none */
     uint8_t *program;     /* where sampling.program points, likewise */
@@ -93,6 +95,7 @@ void gw_ask_drop_texts(gw_ask *r);
 typedef struct gw_bound {
     uint32_t tokens;
     const char *from;
+    bool is_context; /* from is "context" */
 } gw_bound;
 
 /* The bound of this request in a context of ctx_tokens. BT_EARG (400 context_length_exceeded, both numbers in the

@@ -20,6 +20,7 @@ bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const ch
                        const gw_ask_limits *limits)
 {
     gw_reader p = {.err = err, .limits = limits, .own = d->own};
+    p.r.prompt_field = d->prompt;
     p.r.is_chat = d->is_chat;
     p.r.is_stream = d->is_stream;
     p.r.default_tokens = d->default_tokens;
@@ -44,6 +45,7 @@ gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r)
     gw_answer a = {.dialect = d,
                    .has_usage_chunk = r->has_usage_chunk,
                    .is_baton = r->is_baton,
+                   .hides_thoughts = r->hides_thoughts,
                    .sampling = r->sampling,
                    .is_stream = r->is_stream,
                    .ignores_eos = r->ignores_eos,
@@ -67,25 +69,19 @@ void gw_dialect_answer_done(gw_answer *a)
     a->echo = NULL;
 }
 
-static const gw_error_kind *kind_of(const gw_dialect *d, const gw_error *err)
+static const char *type_of(const gw_dialect *d, const gw_error *err)
 {
     const gw_error_kind *k = d->kinds;
     while (err->status < k->from || err->status > k->to) k++;
-    return k;
-}
-
-int gw_dialect_status(const gw_dialect *d, const gw_error *err)
-{
-    const gw_error_kind *k = kind_of(d, err);
-    return k->status ? k->status : err->status;
+    return k->type;
 }
 
 bt_err gw_dialect_error(bt_buf *out, const gw_dialect *d, const gw_error *err)
 {
-    return gw_answer_add(out, d->error(err, kind_of(d, err)->type), "", "");
+    return gw_answer_add(out, d->error(err, type_of(d, err)), "", "");
 }
 
 bt_err gw_dialect_error_event(bt_buf *out, const gw_dialect *d, const gw_error *err)
 {
-    return gw_answer_add(out, d->error(err, kind_of(d, err)->type), d->error_event, d->error_end);
+    return gw_answer_add(out, d->error(err, type_of(d, err)), d->error_event, d->error_end);
 }

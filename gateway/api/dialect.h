@@ -15,7 +15,6 @@ extern const char gw_dialect_events[], gw_dialect_lines[]; /* types of streams: 
 
 typedef struct gw_error_kind { /* of the first row that holds the status */
     int from, to;              /* statuses */
-    int status;                /* that is sent; 0: the same */
     const char *type;          /* the dialect's word */
 } gw_error_kind;
 
@@ -23,6 +22,7 @@ typedef struct gw_dialect gw_dialect;
 struct gw_dialect {
     const char *name;    /* of a request, in logs */
     const char *request; /* its schema's name in the description of the API */
+    const char *prompt;  /* the field of its prompt, which errors name */
     unsigned where;      /* its bit in the tables of fields */
     const gw_fields *own;
     bool is_chat, is_stream;                    /* what a request is that does not say */
@@ -60,7 +60,6 @@ bt_err gw_dialect_read(gw_ask *ret, gw_error *err, const gw_dialect *d, const ch
 /* The answer that r begins, without its id. */
 gw_answer gw_dialect_answer(const gw_dialect *d, const gw_ask *r);
 void gw_dialect_answer_done(gw_answer *a); /* a zeroed one is fine */
-int gw_dialect_status(const gw_dialect *d, const gw_error *err);
 bt_err gw_dialect_error(bt_buf *out, const gw_dialect *d, const gw_error *err);
 bt_err gw_dialect_error_event(bt_buf *out, const gw_dialect *d, const gw_error *err);
 #endif

@@ -28,10 +28,19 @@ size_t gw_endpoints_find(const char *path)
     return i;
 }
 
+/* Whose paths begin so, where there is nothing. */
+static const struct {
+    const char *prefix;
+    const gw_dialect *dialect;
+} families[] = {{"/v1/messages/", &gw_dialect_messages}, {"/api/", &gw_dialect_ollama_chat}};
+
 const gw_dialect *gw_endpoints_dialect(const char *path)
 {
     const size_t i = gw_endpoints_find(path);
-    return i < gw_endpoints_len ? gw_endpoints[i].dialect : &gw_dialect_chat;
+    if (i < gw_endpoints_len) return gw_endpoints[i].dialect;
+    for (size_t k = 0; k < sizeof families / sizeof *families; k++)
+        if (strncmp(path, families[k].prefix, strlen(families[k].prefix)) == 0) return families[k].dialect;
+    return &gw_dialect_chat;
 }
 
 void gw_endpoints_list(bt_buf *out)

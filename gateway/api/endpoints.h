@@ -24,7 +24,7 @@ extern const size_t gw_endpoints_len;
 
 /* The place of the first row whose path fits; gw_endpoints_len: none does. */
 size_t gw_endpoints_find(const char *path);
-/* The dialect of a path; OpenAI's where there is nothing. */
+/* The dialect of a path; where there is nothing, that of the clients whose paths begin like it, or else OpenAI's. */
 const gw_dialect *gw_endpoints_dialect(const char *path);
 void gw_endpoints_list(bt_buf *out); /* adds all paths */
 /* A 404 that says what there is beside what was asked for. */

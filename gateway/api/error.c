@@ -6,10 +6,20 @@
 #include <stdio.h>
 #include <string.h>
 
-static void cut_at_character(char *text)
+/* Bytes that are no character become '?', and a part of one at the end is cut. A client's text that was cut
+ * inside a character leaves what stands behind it whole. */
+static void make_whole(char *text)
 {
-    size_t bad;
-    if (!bt_utf8_valid(text, strlen(text), &bad)) text[bad] = 0;
+    size_t left = strlen(text);
+    while (left > 0) {
+        const int n = bt_utf8_next(text, left);
+        const size_t bytes = (size_t)(n < 0 ? -n : n);
+        if (n == 0) *text = 0;
+        if (n < 0) memset(text, '?', bytes);
+        if (n == 0) return;
+        text += bytes;
+        left -= bytes;
+    }
 }
 
 bt_err gw_error_say(gw_error *err, int status, const char *code, const char *param, const char *fmt, ...)
@@ -20,8 +30,8 @@ bt_err gw_error_say(gw_error *err, int status, const char *code, const char *par
     va_start(ap, fmt);
     (void)vsnprintf(err->message, sizeof err->message, fmt, ap);
     va_end(ap);
-    cut_at_character(err->param);
-    cut_at_character(err->message);
+    make_whole(err->param);
+    make_whole(err->message);
     return BT_EARG;
 }
 

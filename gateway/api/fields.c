@@ -463,7 +463,7 @@ static const char baton_schema[] =
 
 static const gw_field shared[] = {
     GW_OTHER("model", BOTH | MESSAGES | GW_FIELD_COUNT | RESPONSES, field_model, "{\"type\":\"string\"}",
-             "A name that /v1/models lists"),
+             "A name of the model: an id or alias of /v1/models"),
     GW_REQUIRED("messages", CHAT, field_messages, messages_schema, "The conversation so far"),
     GW_REQUIRED("prompt", TEXT, field_prompt, prompt_schema, "A text, a list of token ids, or a list of one text"),
     GW_BOOLEAN("parse_special", TEXT, field_parse_special,

@@ -6,9 +6,9 @@
  * openapi.h is made from them. The table here has the fields that several dialects share; each dialect has a table of
  * its own beside it.
  *
- * Every field of a dialect is in one of the two: used; known and harmless, so accepted unread; or known and not
- * supported, so refused by name when it asks for something. Any other field is refused as unrecognised, with the
- * nearest known name where one is close. A field that is null is a field that is absent. */
+ * A row is a field that is used, one that is harmless, so accepted unread, or one that is not supported, so refused by
+ * name when it asks for something. A field without a row is refused as unrecognised, with the nearest known name where
+ * one is close. A field that is null is a field that is absent. */
 typedef enum gw_field_where { /* a bit for each dialect */
                               GW_FIELD_CHAT = 1,
                               GW_FIELD_TEXT = 2,

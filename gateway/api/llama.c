@@ -109,6 +109,7 @@ static bt_err whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, json_t
 const gw_dialect gw_dialect_llama = {
     .name = "llama.cpp completion",
     .request = "LlamaRequest",
+    .prompt = "prompt",
     .where = GW_FIELD_LLAMA,
     .own = &own,
     .tells_prompt = true,

@@ -1,5 +1,5 @@
-/* ollama's chats and texts, and its lists of models. A stream is lines of JSON, and what a request gets that
- * does not say. Options stand in an object of their own. Errors are {"error": message}. A chat without
+/* ollama's chats and texts, and its lists of models. An answer is a stream, lines of JSON, unless the request
+ * says otherwise. Options stand in an object of their own. Errors are {"error": message}. A chat without
  * messages and a text without a prompt ask for nothing but that the model is loaded, which it is. */
 #include "gateway/api/ollama.h"
 #include "base/hash.h"
@@ -152,13 +152,14 @@ static bt_err made_text(gw_reader *p, json_t *root)
     return e < 0 ? e : gw_messages_pass(p, root);
 }
 
+static const char model_help[] = "A name of the model: that of /api/tags, or an alias of /v1/models";
 static const char of_machine[] = "Taken and not looked at: the nodes' own business",
                   with_neutral[] = "Taken and not looked at: it means nothing beside the value that is taken";
 
 // clang-format off
 static const gw_field fields[] = {
-    GW_REQUIRED("model", BOTH, field_model, "{\"type\":\"string\"}", "A name that /api/tags lists"),
-    GW_OTHER("model", GW_FIELD_OLLAMA_SHOW, field_model, "{\"type\":\"string\"}", "A name that /api/tags lists"),
+    GW_REQUIRED("model", BOTH, field_model, "{\"type\":\"string\"}", model_help),
+    GW_OTHER("model", GW_FIELD_OLLAMA_SHOW, field_model, "{\"type\":\"string\"}", model_help),
     GW_OTHER("name", GW_FIELD_OLLAMA_SHOW, field_model, "{\"type\":\"string\"}", "The same as model"),
     GW_HARMLESS("verbose", GW_FIELD_OLLAMA_SHOW, "Taken and not looked at: what is known is told"),
     GW_OTHER("messages", CHAT, field_messages,
@@ -350,7 +351,7 @@ static bt_err text_loaded(bt_buf *out, gw_answer *a) { return add_loaded(out, a,
 
 /* ---- errors --------------------------------------------------------------------------------------- */
 
-static const gw_error_kind kinds[] = {{400, 599, 0, NULL}};
+static const gw_error_kind kinds[] = {{400, 599, NULL}};
 
 static json_t *error(const gw_error *err, const char *type)
 {
@@ -500,6 +501,7 @@ bt_err gw_ollama_show(bt_buf *out, gw_error *err, const gw_text *t, const char *
 const gw_dialect gw_dialect_ollama_chat = {
     .name = "ollama chat",
     .request = "OllamaChatRequest",
+    .prompt = "messages",
     .where = CHAT,
     .own = &own,
     .is_chat = true,
@@ -524,6 +526,7 @@ const gw_dialect gw_dialect_ollama_chat = {
 const gw_dialect gw_dialect_ollama_text = {
     .name = "ollama text",
     .request = "OllamaTextRequest",
+    .prompt = "prompt",
     .where = TEXT,
     .own = &own,
     .is_chat = true,

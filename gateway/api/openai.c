@@ -1,8 +1,7 @@
 /* OpenAI's chats and completions, with what llama.cpp's and vLLM's servers add to them. A stream is events,
  * "data: JSON" and an empty line each: the first delta of a chat carries the role, then one chunk for each
- * piece of text, one with the finish_reason, one with the usage where asked for, and "data: [DONE]". Errors
- * are
- * {"error": {"message", "type", "param", "code"}}. */
+ * piece of text, one with the finish_reason, one with the usage where asked for, and "data: [DONE]".
+ * Errors are {"error": {"message", "type", "param", "code"}}. */
 #include "gateway/api/openai.h"
 #include "gateway/api/messages.h"
 
@@ -205,10 +204,10 @@ bt_err gw_openai_comment(bt_buf *out, gw_answer *a)
 /* ---- errors --------------------------------------------------------------------------------------- */
 
 const gw_error_kind gw_openai_kinds[] = {
-    {429, 429, 0, "rate_limit_error"},
-    {400, 499, 0, "invalid_request_error"},
-    {505, 505, 0, "invalid_request_error"},
-    {500, 599, 0, "server_error"},
+    {429, 429, "rate_limit_error"},
+    {400, 499, "invalid_request_error"},
+    {505, 505, "invalid_request_error"},
+    {500, 599, "server_error"},
 };
 
 json_t *gw_openai_error(const gw_error *err, const char *type)
@@ -224,6 +223,7 @@ static const gw_fields none;
 const gw_dialect gw_dialect_chat = {
     .name = "chat",
     .request = "ChatRequest",
+    .prompt = "messages",
     .where = GW_FIELD_CHAT,
     .own = &none,
     .is_chat = true,
@@ -247,6 +247,7 @@ const gw_dialect gw_dialect_chat = {
 const gw_dialect gw_dialect_text = {
     .name = "completion",
     .request = "TextRequest",
+    .prompt = "prompt",
     .where = GW_FIELD_TEXT,
     .own = &none,
     .default_tokens = GW_ASK_DEFAULT_COMPLETION_TOKENS,

@@ -10,7 +10,7 @@ typedef struct gw_reader {
     gw_error *err;
     const gw_ask_limits *limits;
     const struct gw_fields *own; /* its own fields */
-    /* What becomes the conversation when all fields are read, in the tree; NULL: not given. */
+    /* Become the conversation when all fields are read; in the tree; NULL: not given. */
     json_t *system, *messages;
     json_t *effort, *thinks; /* variables of the chat template: reasoning_effort, enable_thinking */
 } gw_reader;

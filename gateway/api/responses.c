@@ -35,7 +35,7 @@ static bt_err field_input(gw_reader *p, const gw_field *f, json_t *v)
 static bt_err field_instructions(gw_reader *p, const gw_field *f, json_t *v)
 {
     if (!json_is_string(v)) return gw_read_wrong_type(p, f->name, "a string", v);
-    p->system = v;
+    if (json_string_length(v) > 0) p->system = v;
     return gw_read_echo(p, f->name, v);
 }
 
@@ -92,7 +92,7 @@ static bt_err field_text(gw_reader *p, const gw_field *f, json_t *v)
     return e;
 }
 
-/* What an answer is asked to hold beside its text. */
+/* Parts of an answer beside its text that are asked for. */
 static bt_err field_include(gw_reader *p, const gw_field *f, json_t *v)
 {
     if (!json_is_array(v)) return gw_read_wrong_type(p, f->name, "an array of strings", v);
@@ -409,6 +409,7 @@ static bt_err end(bt_buf *out, gw_answer *a, const gw_answer_report *r)
 const gw_dialect gw_dialect_responses = {
     .name = "response",
     .request = "ResponsesRequest",
+    .prompt = "input",
     .where = GW_FIELD_RESPONSES,
     .own = &own,
     .is_chat = true,

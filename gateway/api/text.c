@@ -118,17 +118,18 @@ bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw
 {
     bt_fault fault = {""};
     const bt_chat *chat = t->templates.chat;
-    if (!chat) return gw_error_say(err, 400, "no_chat_template", "messages", "%s", t->templates.why.text);
+    if (!chat)
+        return gw_error_say(err, 400, "no_chat_template", r->prompt_field, "%s", t->templates.why.text);
     bt_err e = bt_chat_adapt(chat, r->talk.messages);
     if (e == BT_OK) e = bt_chat_render(ret, chat, &r->talk, &fault);
     if (e == BT_ELIMIT && r->talk.steps_max) return BT_EAGAIN;
     if (e == BT_EARG)
-        return gw_error_say(err, 400, "invalid_value", "messages",
+        return gw_error_say(err, 400, "invalid_value", r->prompt_field,
                             "The chat template refuses the conversation: %s", fault.text);
     if (e == BT_EFORMAT || e == BT_ELIMIT)
-        return gw_error_say(err, 400, "invalid_value", "messages",
+        return gw_error_say(err, 400, "invalid_value", r->prompt_field,
                             "The chat template cannot write the conversation: %s", fault.text);
-    return e < 0 ? blame(err, e, "messages", &fault) : BT_OK;
+    return e < 0 ? blame(err, e, r->prompt_field, &fault) : BT_OK;
 }
 
 /* What calls cannot be read of. */
@@ -198,7 +199,7 @@ static bt_err chat_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, cons
     bt_chat_prompt p;
     bt_err e = gw_text_render(&p, t, r, err);
     if (e < 0) return e;
-    e = encode(ret, ret_len, t, p.piece, p.pieces, 0, ctx_tokens, "messages", err);
+    e = encode(ret, ret_len, t, p.piece, p.pieces, 0, ctx_tokens, r->prompt_field, err);
     bt_chat_prompt_done(&p);
     return e;
 }
@@ -220,12 +221,12 @@ bt_err gw_text_prompt(int32_t **ret, size_t *ret_len, const gw_text *t, const gw
     } else {
         const bt_text_piece whole = {r->prompt, r->prompt_len, !r->is_plain};
         const unsigned flags = brings_bos(t, r) ? 0 : BT_ENCODE_BOS;
-        if ((e = encode(&ids, &n, t, &whole, 1, flags, ctx_tokens, "prompt", err)) < 0) return e;
+        if ((e = encode(&ids, &n, t, &whole, 1, flags, ctx_tokens, r->prompt_field, err)) < 0) return e;
     }
     if (n == 0) {
         free(ids);
         return gw_error_say(
-            err, 400, "invalid_value", r->is_chat ? "messages" : "prompt",
+            err, 400, "invalid_value", r->prompt_field,
             "The prompt is empty, and this model's file asks for no BOS token to begin from.");
     }
     *ret = ids;

@@ -29,7 +29,7 @@ static void fill_report(gw_answer_report *r, const gw_live *l, bt_finish reason,
                   : reason == BT_FINISH_LENGTH ? GW_ENDING_LENGTH
                                                : GW_ENDING_STOP,
         .stop = gw_text_stopped_by(&l->text),
-        .bound = s->max_tokens < l->bound.tokens ? (gw_bound){s->max_tokens, "context"} : l->bound,
+        .bound = s->max_tokens < l->bound.tokens ? (gw_bound){s->max_tokens, "context", true} : l->bound,
         .prompt_ids = l->prompt_ids,
         .prompt_tokens = l->prompt_len,
         .token_ids = (const int32_t *)(const void *)l->ids.data,

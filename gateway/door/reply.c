@@ -23,14 +23,13 @@ void gw_reply_json(gw_door *d, gw_http_exchange *x, bt_buf *b)
 void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_error *err, const char *allow)
 {
     const gw_dialect *t = gw_endpoints_dialect(gw_http_path(x));
-    const int status = gw_dialect_status(t, err);
     bt_buf b;
     bt_buf_init(&b, GW_DOOR_ANSWER_MAX_BYTES);
     const gw_http_headers h = {.content_type = "application/json", .allow = allow,
                                .retry_after_s = err->retry_after_s,
                                .www_authenticate = err->status == 401 ? "Bearer" : NULL};
     if (gw_dialect_error(&b, t, err) < 0) b.err = BT_ENOMEM;
-    gw_reply_bytes(d, x, status, &h, &b);
+    gw_reply_bytes(d, x, err->status, &h, &b);
     bt_buf_done(&b);
     /* A 503 is what probes of /health get for minutes; that nodes are missing is logged once, when it
      * happens. */
@@ -38,7 +37,7 @@ void gw_reply_error(gw_door *d, gw_http_exchange *x, const gw_error *err, const 
                                : err->status >= 500 ? BT_LOG_WARN
                                                     : BT_LOG_INFO;
     if (err->status < 500 && ++d->refusals > GW_REPLY_LOGGED_A_SECOND) d->refusals_unsaid++;
-    else bt_log_request(level, gw_http_id(x), "%d: %s", status, err->message);
+    else bt_log_request(level, gw_http_id(x), "%d: %s", err->status, err->message);
 }
 
 void gw_reply_tick(gw_door *d)

@@ -22,6 +22,6 @@ gw_answer_report dialect_report(const char *said, const char *thoughts, gw_endin
 void dialect_whole(const gw_dialect *d, const gw_answer_report *r, const char *want);
 /* A stream of the thoughts of r, where there are some, and of what is said, in one piece each, is this text. */
 void dialect_stream(const gw_dialect *d, const gw_answer_report *r, const char *want);
-/* An error of this status is sent as `sent`, and its body is this text. */
-void dialect_error(const gw_dialect *d, int status, int sent, const char *want);
+/* The body of an error of this status is this text. */
+void dialect_error(const gw_dialect *d, int status, const char *want);
 #endif

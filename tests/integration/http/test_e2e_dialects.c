@@ -1,5 +1,6 @@
 /* The same conversation in every dialect of a real cluster: the same answer, whole and streamed, and refusals
  * in each one's own form. */
+#include "gateway/api/endpoints.h"
 #include "tests/helpers/cluster/cluster.h"
 
 #include <fcntl.h>
@@ -22,27 +23,33 @@ enum { ANSWER_MS = 60000, TEXT_BYTES = 4096 };
 static const struct {
     const char *path, *body;
     const char *whole[5], *part[4]; /* keys, a number is a place in an array; until NULL */
+    const char *refusal;            /* what a 429 begins with */
 } dialects[] = {
     {"/v1/chat/completions",
      "{" TALK ",\"max_tokens\":8,\"temperature\":0",
      {"choices", "0", "message", "content", NULL},
-     {"choices", "0", "delta", "content"}},
+     {"choices", "0", "delta", "content"},
+     "{\"error\":{\"message\":\"The API key 'rate' may make 1"},
     {"/v1/messages",
      "{" TALK ",\"max_tokens\":8,\"temperature\":0",
      {"content", "0", "text", NULL},
-     {"delta", "text", NULL}},
+     {"delta", "text", NULL},
+     "{\"type\":\"error\",\"error\":{\"type\":\"rate_limit_error\""},
     {"/v1/responses",
      "{\"input\":\"the cat sat\",\"max_output_tokens\":8,\"temperature\":0",
      {"output", "0", "content", "0", "text"},
-     {"delta", NULL}},
+     {"delta", NULL},
+     "{\"error\":{\"message\":\"The API key 'rate' may make 1"},
     {"/api/chat",
      "{" TALK ",\"model\":\"tiny\",\"options\":{\"num_predict\":8,\"temperature\":0}",
      {"message", "content", NULL},
-     {"message", "content", NULL}},
+     {"message", "content", NULL},
+     "{\"error\":\"The API key 'rate' may make 1"},
     {"/api/generate",
      "{\"prompt\":\"the cat sat\",\"model\":\"tiny\",\"options\":{\"num_predict\":8,\"temperature\":0}",
      {"response", NULL},
-     {"response", NULL}},
+     {"response", NULL},
+     "{\"error\":\"The API key 'rate' may make 1"},
 };
 enum { DIALECTS = sizeof dialects / sizeof *dialects };
 
@@ -205,6 +212,25 @@ static void is(client *x, long status, const char *words)
     client_end(x);
 }
 
+/* Without a key each path but the open ones refuses, in the form of its dialect. */
+static void every_path_is_closed(const cluster *c)
+{
+    static const struct {
+        const char *schema, *words;
+    } forms[] = {
+        {"Error", "{\"error\":{\"message\":\"This server needs an API key"},
+        {"MessagesError", "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\""},
+        {"OllamaError",
+         "{\"error\":\"This server needs an API key: send 'Authorization: Bearer KEY' or 'x-api-key: KEY'."}};
+    for (const gw_endpoint *p = gw_endpoints; p < gw_endpoints + gw_endpoints_len; p++) {
+        size_t k = 0;
+        if (p->right == GW_RIGHT_OPEN || p->right == GW_RIGHT_METRICS) continue;
+        while (strcmp(forms[k].schema, p->dialect->error_schema) != 0) assert_true(++k < 3);
+        is(p->method == GW_POST ? post(c, p->path, "{}") : come(client_get(c->url, p->path)), 401,
+           forms[k].words);
+    }
+}
+
 static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(void **state)
 {
     (void)state;
@@ -215,12 +241,7 @@ static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(v
     assert_true(fd >= 0 && write(fd, keys, sizeof keys - 1) == sizeof keys - 1 && close(fd) == 0);
     assert_true(CLUSTER(&c, spawn_tiny_model(1), "--engine", "host", "--prefill", "1", "--decode", "1",
                         "--threads", "1", "--alias", "tiny", "--api-key-file", path));
-    is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 401,
-       "{\"type\":\"error\",\"error\":{\"type\":\"authentication_error\"");
-    is(post(&c, "/api/chat", "{" TALK "}"), 401,
-       "{\"error\":\"This server needs an API key: send 'Authorization: Bearer KEY' or 'x-api-key: KEY'.");
-    is(come(client_get(c.url, "/api/tags")), 401, "{\"error\":\"This server");
-    is(post(&c, "/v1/responses", "{\"input\":\"x\"}"), 401, "\"code\":\"invalid_api_key\"");
+    every_path_is_closed(&c);
     client_use_bare_key("rate-secret");
     is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 200, "\"type\":\"message\"");
     is(post(&c, "/v1/messages", "{" TALK ",\"max_tokens\":2}"), 429, "\"type\":\"rate_limit_error\"");
@@ -230,7 +251,10 @@ static void keys_and_limits_hold_in_every_dialect_and_refusals_are_in_its_form(v
     is(come(client_get(c.url, "/api/chat")), 405, "{\"error\":\"GET is not allowed");
     is(come(client_get(c.url, "/v1/messages")), 405, "\"type\":\"invalid_request_error\"");
     is(come(client_get(c.url, "/")), 200, "There is: /v1/chat/completions, ");
-    is(come(client_get(c.url, "/api/nothing")), 404, "There is: /v1/chat/completions, ");
+    for (size_t i = 0; i < DIALECTS; i++) is(post(&c, dialects[i].path, "{}"), 429, dialects[i].refusal);
+    is(come(client_get(c.url, "/api/nothing")), 404,
+       "{\"error\":\"There is nothing at /api/nothing. There is: /v1/chat/completions, ");
+    is(come(client_get(c.url, "/v1/messages/batches")), 404, "\"type\":\"not_found_error\"");
     client_use_bare_key("wrong");
     is(come(client_get(c.url, "/api/tags")), 401, "not one of this server's");
     client_use_key(NULL);

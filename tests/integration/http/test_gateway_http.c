@@ -429,9 +429,8 @@ static void gives_its_status_with_no_nodes(void **state)
 static void gives_back_a_good_request_id_and_makes_one_otherwise(void **state)
 {
     (void)state;
-    answer a = ask(&main_gateway, "GET", "/v1/models", NULL, 0, "X-Request-Id: my-id.7");
-    assert_non_null(strstr(a.headers, "X-Request-Id: my-id.7\r\n"));
-    assert_non_null(strstr(a.headers, "\nRequest-Id: my-id.7\r\n"));
+    answer a = ask(&main_gateway, "GET", "/v1/models", NULL, 0, "X-Request-Id: id.7");
+    assert_true(strstr(a.headers, "\nX-Request-Id: id.7\r\n") && strstr(a.headers, "\nRequest-Id: id.7\r\n"));
     done(&a);
     a = ask(&main_gateway, "GET", "/v1/models", NULL, 0, "X-Request-Id: two words");
     assert_null(strstr(a.headers, "two words"));

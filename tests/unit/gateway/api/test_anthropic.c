@@ -54,8 +54,10 @@ static void refuses_what_it_does_not_do_by_name(void **state)
         {"{" ONE "}", "max_tokens", "Missing required parameter: 'max_tokens'"},
         {"{\"max_tokens\":0," ONE "}", "max_tokens", "not in the range"},
         {"{\"max_tokens\":1,\"messages\":[]}", "messages", "0 messages"},
-        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"system\",\"content\":\"x\"}]}", "messages[0]",
-         "'user' and 'assistant'"},
+        {"{\"max_tokens\":1,\"messages\":[{\"role\":\"tool\",\"content\":\"x\"}]}", "messages[0]",
+         "'user', 'assistant' and 'system'"},
+        {"{\"max_tokens\":1," ONE ",\"thinking\":{\"type\":\"enabled\",\"display\":\"all\"}}", "thinking",
+         "'summarized' and 'omitted'"},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\"}]}", "messages[0].content", "Missing"},
         {"{\"max_tokens\":1,\"messages\":[{\"role\":\"user\",\"content\":\"x\",\"name\":\"n\"}]}",
          "messages[0]", "name"},
@@ -85,6 +87,20 @@ static void refuses_what_it_does_not_do_by_name(void **state)
         dialect_bad(D, body, 400, c[i].param, c[i].words);
     }
     dialect_bad(D, "{\"model\":\"other\",\"max_tokens\":1," ONE "}", 404, "model", "does not exist");
+}
+
+static void a_system_message_may_stand_among_the_messages_and_an_empty_one_is_none(void **state)
+{
+    (void)state;
+    gw_ask r =
+        dialect_good(D, "{\"model\":\"tiny\",\"max_tokens\":1,\"system\":\"\",\"messages\":["
+                        "{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"system\",\"content\":\"s\"}]}");
+    dialect_talks(&r, "[{\"role\":\"user\",\"content\":\"x\"},{\"role\":\"system\",\"content\":\"s\"}]");
+    gw_ask_done(&r);
+    r = dialect_good(
+        D, "{\"model\":\"tiny\",\"max_tokens\":1,\"system\":[{\"type\":\"text\",\"text\":\"\"}]," ONE "}");
+    dialect_talks(&r, "[{\"role\":\"user\",\"content\":\"x\"}]");
+    gw_ask_done(&r);
 }
 
 static void a_count_needs_no_length_and_takes_no_sampling(void **state)
@@ -118,6 +134,43 @@ static void writes_whole_answers(void **state)
         "\"stop_reason\":\"stop_sequence\",\"stop_sequence\":\"END\"," USAGE "}");
 }
 
+static void an_answer_that_the_context_ends_says_so(void **state)
+{
+    (void)state;
+    gw_answer_report r = dialect_report("a", "", GW_ENDING_LENGTH);
+    r.bound = (gw_bound){3, "context", true};
+    dialect_whole(
+        D, &r,
+        "{\"id\":\"msg_1\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"tiny\",\"content\":["
+        "{\"type\":\"text\",\"text\":\"a\"}],\"stop_reason\":\"model_context_window_exceeded\","
+        "\"stop_sequence\":null," USAGE "}");
+}
+
+static void thoughts_that_are_omitted_are_blocks_without_a_text(void **state)
+{
+    (void)state;
+    bt_buf b;
+    gw_ask r = dialect_good(D, "{\"model\":\"tiny\",\"max_tokens\":1," ONE
+                               ",\"thinking\":{\"type\":\"adaptive\",\"display\":\"omitted\"}}");
+    gw_answer a = gw_dialect_answer(D, &r);
+    const gw_answer_report report = dialect_report("a", "hm", GW_ENDING_STOP);
+    gw_ask_done(&r);
+    a.model = "tiny";
+    bt_buf_init(&b, 1 << 20);
+    assert_int_equal(D->whole(&b, &a, &report, json_null()), BT_OK);
+    assert_non_null(strstr(bt_buf_text(&b), "{\"type\":\"thinking\",\"thinking\":\"\",\"signature\":\"\"},"
+                                            "{\"type\":\"text\",\"text\":\"a\"}"));
+    bt_buf_clear(&b);
+    assert_int_equal(D->part(&b, &a, &(bt_thoughts_part){true, report.thoughts}, json_null()), BT_OK);
+    assert_int_equal(D->part(&b, &a, &(bt_thoughts_part){false, report.said}, json_null()), BT_OK);
+    assert_null(strstr(bt_buf_text(&b), "thinking_delta"));
+    assert_non_null(strstr(bt_buf_text(&b), "\"content_block\":{\"type\":\"thinking\",\"thinking\":\"\""));
+    assert_non_null(strstr(bt_buf_text(&b),
+                           "\"index\":1,\"delta\":{\"type\":\"text_delta\",\"text\":\"a\"}"));
+    bt_buf_done(&b);
+    gw_dialect_answer_done(&a);
+}
+
 static void writes_streams_of_named_events(void **state)
 {
     (void)state;
@@ -148,28 +201,28 @@ static void writes_streams_of_named_events(void **state)
         "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n");
 }
 
-static void errors_have_its_types_and_a_full_house_its_status(void **state)
+static void errors_have_its_types(void **state)
 {
     (void)state;
     static const struct {
-        int status, sent;
+        int status;
         const char *type;
-    } c[] = {{400, 400, "invalid_request_error"},
-             {401, 401, "authentication_error"},
-             {403, 403, "permission_error"},
-             {404, 404, "not_found_error"},
-             {405, 405, "invalid_request_error"},
-             {413, 413, "request_too_large"},
-             {429, 429, "rate_limit_error"},
-             {500, 500, "api_error"},
-             {502, 502, "api_error"},
-             {503, 529, "overloaded_error"},
-             {504, 504, "timeout_error"}};
+    } c[] = {{400, "invalid_request_error"},
+             {401, "authentication_error"},
+             {403, "permission_error"},
+             {404, "not_found_error"},
+             {405, "invalid_request_error"},
+             {413, "request_too_large"},
+             {429, "rate_limit_error"},
+             {500, "api_error"},
+             {502, "api_error"},
+             {503, "overloaded_error"},
+             {504, "timeout_error"}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++) {
         char want[128];
         (void)snprintf(want, sizeof want,
                        "{\"type\":\"error\",\"error\":{\"type\":\"%s\",\"message\":\"Why\"}}", c[i].type);
-        dialect_error(D, c[i].status, c[i].sent, want);
+        dialect_error(D, c[i].status, want);
     }
 }
 
@@ -178,10 +231,13 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(reads_a_conversation_with_system_blocks_and_thoughts),
         cmocka_unit_test(refuses_what_it_does_not_do_by_name),
+        cmocka_unit_test(a_system_message_may_stand_among_the_messages_and_an_empty_one_is_none),
         cmocka_unit_test(a_count_needs_no_length_and_takes_no_sampling),
         cmocka_unit_test(writes_whole_answers),
+        cmocka_unit_test(an_answer_that_the_context_ends_says_so),
+        cmocka_unit_test(thoughts_that_are_omitted_are_blocks_without_a_text),
         cmocka_unit_test(writes_streams_of_named_events),
-        cmocka_unit_test(errors_have_its_types_and_a_full_house_its_status),
+        cmocka_unit_test(errors_have_its_types),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

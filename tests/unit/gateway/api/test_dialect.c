@@ -644,9 +644,11 @@ static void an_answer_is_cut_to_what_the_context_leaves_and_says_so(void **state
         assert_int_equal(gw_ask_bound(&b, &err, &r, c[i].prompt, 100, 50), BT_OK);
         assert_int_equal(b.tokens, c[i].tokens);
         assert_string_equal(b.from, c[i].from);
+        assert_int_equal(b.is_context, strcmp(c[i].from, "context") == 0);
     }
-    const gw_ask r = {.is_chat = true};
+    const gw_ask r = {.is_chat = true, .prompt_field = "input"};
     assert_int_equal(gw_ask_bound(&b, &err, &r, 100, 100, 50), BT_EARG);
+    assert_string_equal(err.param, "input");
     assert_string_equal(err.code, "context_length_exceeded");
     assert_non_null(strstr(err.message, "100 tokens long, but the prompt has 100"));
 }

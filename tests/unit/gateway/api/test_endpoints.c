@@ -1,4 +1,4 @@
-/* Which path is whose, in which dialect, and what is said where there is nothing; the list of models. */
+/* The dialect of each path, the error where there is nothing, and the list of models. */
 #include "gateway/api/endpoints.h"
 #include "gateway/api/models.h"
 
@@ -23,7 +23,11 @@ static void a_path_has_the_dialect_of_its_clients(void **state)
              {"/v1/responses", &gw_dialect_responses},
              {"/completion", &gw_dialect_llama},
              {"/v1/models/a/b", &gw_dialect_chat},
-             {"/", &gw_dialect_chat}};
+             {"/", &gw_dialect_chat},
+             {"/v1/messages/batches", &gw_dialect_messages},
+             {"/api/embed", &gw_dialect_ollama_chat},
+             {"/v1/messagesx", &gw_dialect_chat},
+             {"/apix", &gw_dialect_chat}};
     for (size_t i = 0; i < sizeof c / sizeof *c; i++)
         assert_ptr_equal(gw_endpoints_dialect(c[i].path), c[i].dialect);
     assert_int_equal(gw_endpoints_find("/v1/models/"), gw_endpoints_len);
@@ -40,6 +44,26 @@ static void where_there_is_nothing_all_paths_are_told_whole(void **state)
     assert_int_equal(err.status, 404);
     for (size_t i = 0; i < gw_endpoints_len; i++) assert_non_null(strstr(err.message, gw_endpoints[i].path));
     assert_int_equal(err.message[strlen(err.message) - 1], '.');
+}
+
+static void a_path_that_is_not_ascii_leaves_the_list_whole(void **state)
+{
+    (void)state;
+    gw_error err;
+    char cut[128] = "/";
+    memset(cut + 1, 'a', 98);
+    (void)strcpy(cut + 99, "\xC3\xA9\xC3\xA9"); /* the 100th byte is half a character */
+    static const char bad[] = "/\xFF";
+    const char *const paths[] = {cut, bad};
+    for (size_t i = 0; i < 2; i++) {
+        gw_endpoints_tell(&err, paths[i]);
+        for (size_t k = 0; k < gw_endpoints_len; k++)
+            assert_non_null(strstr(err.message, gw_endpoints[k].path));
+        assert_int_equal(err.message[strlen(err.message) - 1], '.');
+    }
+    assert_non_null(strstr(err.message, "nothing at /?. There"));
+    (void)gw_error_say(&err, 400, NULL, NULL, "%.1022s\xC3\xA9", ""); /* whole characters stay */
+    assert_string_equal(err.message, "\xC3\xA9");
 }
 
 static void a_model_is_listed_once_with_its_context_in_three_ways(void **state)
@@ -68,6 +92,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_path_has_the_dialect_of_its_clients),
+        cmocka_unit_test(a_path_that_is_not_ascii_leaves_the_list_whole),
         cmocka_unit_test(where_there_is_nothing_all_paths_are_told_whole),
         cmocka_unit_test(a_model_is_listed_once_with_its_context_in_three_ways),
     };

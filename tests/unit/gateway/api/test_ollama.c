@@ -162,8 +162,8 @@ static void writes_answers_and_lines(void **state)
                    "{\"model\":\"tiny\"," WHEN ",\"done\":false,\"response\":\"a\"}\n"
                    "{\"model\":\"tiny\"," WHEN
                    ",\"done\":true,\"response\":\"\",\"done_reason\":\"stop\"," FIGURES "\n");
-    dialect_error(CHAT, 429, 429, "{\"error\":\"Why\"}");
-    dialect_error(TEXT, 503, 503, "{\"error\":\"Why\"}");
+    dialect_error(CHAT, 429, "{\"error\":\"Why\"}");
+    dialect_error(TEXT, 503, "{\"error\":\"Why\"}");
 }
 
 static const char *const names[] = {"tiny", "alias"};

@@ -64,7 +64,7 @@ static gw_answer answer_of(const gw_dialect *d)
     (void)strcpy(a.id, "chatcmpl-1");
     return a;
 }
-/* What is said and thought, whatever `text` is. */
+/* A whole answer of what is said and thought, whatever `text` is. */
 static bt_err whole(bt_buf *out, gw_answer *a, const gw_answer_report *r, const char *said,
                     const char *thoughts)
 {
@@ -321,7 +321,7 @@ static void writes_an_error_whatever_bytes_a_node_said(void **state)
     (void)gw_error_say(&err, 502, "node_failed", NULL, "not \xff text");
     assert_int_equal(gw_dialect_error(&b, &gw_dialect_chat, &err), BT_OK);
     assert_string_equal(bt_buf_text(&b),
-                        "{\"error\":{\"message\":\"not "
+                        "{\"error\":{\"message\":\"not ? text"
                         "\",\"type\":\"server_error\",\"param\":null,\"code\":\"node_failed\"}}");
     bt_buf_done(&b);
 }

@@ -40,6 +40,10 @@ static void reads_a_text_or_items_behind_the_instructions(void **state)
                       "\"reasoning_content\":\"hm\"},{\"role\":\"user\",\"content\":\"w\"}]");
     assert_true(r.is_stream && !r.sampling.logprobs);
     gw_ask_done(&r);
+
+    r = dialect_good(D, "{\"input\":\"x\",\"instructions\":\"\"}");
+    dialect_talks(&r, "[{\"role\":\"user\",\"content\":\"x\"}]");
+    gw_ask_done(&r);
 }
 
 static void refuses_what_it_does_not_do_by_name(void **state)
@@ -267,7 +271,7 @@ static void thoughts_and_texts_that_alternate_are_items_in_their_order(void **st
 static void errors_are_openais(void **state)
 {
     (void)state;
-    dialect_error(D, 429, 429,
+    dialect_error(D, 429,
                   "{\"error\":{\"message\":\"Why\",\"type\":\"rate_limit_error\",\"param\":\"field\","
                   "\"code\":\"word\"}}");
 }

@@ -40,7 +40,7 @@ static void begins_a_text_with_bos_only_where_the_file_asks(void **state)
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(ids[0], 1);
     free(ids);
-    r = (gw_ask){.prompt = "", .prompt_len = 0};
+    r = (gw_ask){.prompt_field = "prompt", .prompt = "", .prompt_len = 0};
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_OK);
     assert_int_equal(n, 1);
     assert_int_equal(ids[0], 1);
@@ -231,13 +231,14 @@ static void refuses_a_chat_where_the_file_has_no_template_and_says_what_to_do(vo
     (void)state;
     gw_error err;
     json_t *messages = json_pack("[{s:s,s:s}]", "role", "user", "content", "a");
-    const gw_ask r = {.is_chat = true, .talk = {.messages = messages}};
+    const gw_ask r = {.prompt_field = "input", .is_chat = true, .talk = {.messages = messages}};
     int32_t *ids;
     size_t n;
     gw_text t = open_text(NULL, true);
     assert_null(t.templates.chat);
     assert_int_equal(gw_text_prompt(&ids, &n, &t, &r, 1024, &err), BT_EARG);
     assert_int_equal(err.status, 400);
+    assert_string_equal(err.param, "input");
     assert_non_null(strstr(err.message, "no chat template; give a template by --chat-template"));
     json_decref(messages);
     gw_text_close(&t);
