@@ -42,6 +42,7 @@ static void reads_a_text_or_items_behind_the_instructions(void **state)
     gw_ask_done(&r);
 
     r = dialect_good(D, "{\"input\":\"x\",\"instructions\":\"\"}");
+    assert_string_equal(r.prompt_field, "input"); /* which errors about the prompt name */
     dialect_talks(&r, "[{\"role\":\"user\",\"content\":\"x\"}]");
     gw_ask_done(&r);
 }
