@@ -176,14 +176,14 @@ static const char messages_schema[] =
     "\"required\":[\"role\",\"content\"],\"additionalProperties\":false,\"properties\":{"
     "\"role\":{\"enum\":[\"user\",\"assistant\",\"system\"]},\"content\":{\"anyOf\":[{\"type\":\"string\"},{\"type\":\"array\","
     "\"items\":{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{\"type\":{\"enum\":[\"text\",\"thinking\"]},"
-    "\"text\":{\"type\":\"string\"},\"thinking\":{\"type\":\"string\"}}}}]}}}}";
+    "\"text\":{\"type\":\"string\"}}}}]}}}}";
 static const char output_schema[] =
     "{\"type\":\"object\",\"additionalProperties\":false,\"properties\":{\"effort\":{\"type\":[\"string\",\"null\"]},"
     "\"format\":{\"type\":[\"object\",\"null\"],\"required\":[\"type\",\"schema\"],\"properties\":{"
-    "\"type\":{\"const\":\"json_schema\"},\"schema\":{\"type\":\"object\"}}}}}";
+    "\"type\":{\"const\":\"json_schema\"},\"schema\":{\"type\":[\"object\",\"boolean\"]}}}}}";
 static const char format_schema[] =
     "{\"type\":\"object\",\"required\":[\"type\",\"schema\"],\"properties\":{\"type\":{\"const\":\"json_schema\"},"
-    "\"schema\":{\"type\":\"object\"}}}";
+    "\"schema\":{\"type\":[\"object\",\"boolean\"]}}}";
 
 static const gw_field fields[] = {
     GW_REQUIRED("messages", BOTH, field_messages, messages_schema,

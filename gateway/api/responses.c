@@ -171,7 +171,7 @@ static const char input_schema[] =
     "\"required\":[\"type\",\"text\"],\"properties\":{\"text\":{\"type\":\"string\"}}}}]}}}}]}";
 static const char format_schema[] =
     "{\"type\":\"object\",\"properties\":{\"format\":{\"type\":[\"object\",\"null\"],\"required\":[\"type\"],"
-    "\"properties\":{\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":\"object\"}}}}}";
+    "\"properties\":{\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":[\"object\",\"boolean\"]}}}}}";
 
 static const char metadata_schema[] =
     "{\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"maxLength\":64},"

@@ -113,7 +113,7 @@ bt_err gw_structure_fields(gw_reader *p, const gw_field *f, json_t *v)
         while (i < sizeof parts / sizeof *parts && strcmp(parts[i].key, key) != 0) i++;
         const bool is_known = i < sizeof parts / sizeof *parts;
         bt_err e = BT_OK;
-        if (json_is_null(item) || json_is_false(item)) continue;
+        if (json_is_null(item) || (json_is_false(item) && strcmp(key, "json_object") == 0)) continue;
         if (is_known) e = parts[i].of.read(p, &parts[i].of, item);
         else if (strcmp(key, "json_object") == 0 && json_is_true(item))
             e = set(p, "structured_outputs.json_object", GW_STRUCTURE_OBJECT, NULL);

@@ -102,6 +102,7 @@ static void an_error_names_the_field_and_the_cause(void **state)
         {"\"guided_choice\":[1]", "guided_choice", "array of strings"},
         {"\"grammar\":\"root ::= x\"", "grammar", "'x' is not defined"},
         {"\"grammar\":\"root ::= root \\\"a\\\"\"", "grammar", "no text"},
+        {"\"structured_outputs\":{\"choice\":false}", "structured_outputs.choice", "an array of strings"},
         {"\"structured_outputs\":{\"xml\":1}", "structured_outputs", "'structured_outputs.xml'"},
         {"\"structured_outputs\":{\"regex\":\"(\"}", "structured_outputs.regex", "byte"},
         {"\"guided_regex\":\"a\",\"json_schema\":{}", "json_schema", "'guided_regex' says already"},
