@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+_Static_assert((int)BT_DIMS_PAGE_TOKENS == (int)BT_KV_PAGES_USUAL_TOKENS, "pages of nodes");
 enum { REPLAY_ROWS = 32, AHEAD_TOKENS = 32 }; /* as decode-node/worker.c */
 
 /* `both` pages by the classes of layers. */

@@ -57,6 +57,7 @@ uint64_t bt_dims_used(const bt_dims *s);
 uint64_t bt_dims_weights(const bt_dims *s);
 /* Bytes of K and V of one position in all layers, at elem_bits bits an element. */
 uint64_t bt_dims_kv_bytes(const bt_dims *s, uint32_t elem_bits);
+enum { BT_DIMS_PAGE_TOKENS = 64 }; /* of a node's pages, as BT_KV_PAGES_USUAL_TOKENS of kv/kv_pages.h */
 /* Bytes of K and V that a sequence of `tokens` positions holds for the rows to come. A layer with a window holds the
  * window, and with pages of page_tokens two more at its ends; 0: no pages. position_bytes: of one position in all
  * layers. */

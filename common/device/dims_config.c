@@ -39,6 +39,7 @@ static const type types[] = {
     {.name = "qwen2_moe", .has_bias = true},
     {.name = "qwen3", .has_norm = true},
     {.name = "qwen3_moe", .has_norm = true},
+    {.name = "hunyuan_v1_dense", .has_norm = true},
     {.name = "gemma", .is_tied = true},
     {.name = "gemma2", .is_tied = true, .pattern = 2},
     {.name = "gemma3", .has_norm = true, .is_tied = true, .pattern = 6},

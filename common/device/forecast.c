@@ -19,14 +19,19 @@ uint32_t bt_forecast_outside(const uint32_t region[BT_AXES][2], const uint64_t w
     return outside;
 }
 
+bool bt_forecast_is_beyond_window(const bt_forecast_at *at)
+{
+    return at->model && at->model->windowed && at->context > at->model->window;
+}
+
 static bt_standing standing_of(const bt_calibration *c, const bt_forecast_at *at)
 {
     bt_dims_ignored left_out[BT_DIMS_IGNORED];
     const size_t n = at->model ? bt_dims_ignored_of(left_out, at->model) : 0;
-    const bool has_window =
-        at->model && at->model->windowed && (!at->context || at->context > at->model->window);
+    const bool may_be_beyond =
+        at->model && at->model->windowed && (!at->context || bt_forecast_is_beyond_window(at));
     bt_standing standing = bt_calibration_standing(c);
-    if (has_window && standing > BT_STANDING_FITTED) standing = BT_STANDING_FITTED;
+    if (may_be_beyond && standing > BT_STANDING_FITTED) standing = BT_STANDING_FITTED;
     for (size_t i = 0; i < n; i++) {
         const bool is_bound = strcmp(left_out[i].bound, "none") != 0;
         const bt_standing most = is_bound ? BT_STANDING_BOUND : BT_STANDING_FITTED;
@@ -58,6 +63,7 @@ bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, cons
         region[k][1] = c->region[k].hi;
     }
     e.outside = bt_forecast_outside(region, where);
+    if (bt_forecast_is_beyond_window(at)) e.outside |= 1u << BT_AXIS_CONTEXT;
     return e;
 }
 
@@ -188,12 +194,12 @@ static uint32_t factor_of(const bt_calibration *c, bt_standing standing, bt_term
     return at(ends, 2, draw);
 }
 
-bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, uint64_t seed, uint64_t number)
+bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, bt_standing most, uint64_t seed, uint64_t number)
 {
     const bt_calibration *c = &p->time.calibration;
     const uint64_t device = bt_hash64(p->title, strlen(p->title)) ^
                             bt_rng_u64(1, bt_hash64(p->time.stack, strlen(p->time.stack)));
-    const bt_standing standing = bt_calibration_standing(c);
+    const bt_standing own = bt_calibration_standing(c), standing = own < most ? own : most;
     bt_forecast_draw d;
     for (uint32_t k = 0; k < BT_TERMS; k++) {
         const uint32_t draw = (uint32_t)(bt_rng_u64(seed ^ device, number * BT_TERMS + k) >> 32);

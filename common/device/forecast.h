@@ -23,6 +23,8 @@ typedef struct bt_forecast_error {
     uint32_t outside; /* bits 1 << bt_axis: where the figure lies beyond what was calibrated */
 } bt_forecast_error;
 bt_forecast_error bt_forecast_error_of(const bt_profile *p, bt_figure kind, const bt_forecast_at *at);
+/* The context is known, and longer than a window of the model. Such an error is outside of the context too. */
+bool bt_forecast_is_beyond_window(const bt_forecast_at *at);
 /* The bits of `outside`, by the region's least and most of each axis, most 0: not known; where[k] 0: within. */
 uint32_t bt_forecast_outside(const uint32_t region[BT_AXES][2], const uint64_t where[BT_AXES]);
 /* The error of a figure that has to do with both: that of less standing, then the greater one; outside of either. */
@@ -45,12 +47,13 @@ void *bt_forecast_errors_json(const bt_profile *p);
  * log-uniform within a median of 35 %: a fit meets its own few rows, so their residuals say nothing of others.
  *
  * A draw is a function of (seed, number), and of the device and its stack: all choices on one device, in a group or
- * alone, have the same draw, so that its common error cancels. */
+ * alone, have the same draw, so that its common error cancels. most: the greatest standing that the draw may have; of
+ * one figure its error's, of many BT_STANDING_CALIBRATED. */
 enum { BT_FORECAST_MAX_DRAWS = 10000 }; /* that a command makes */
 typedef struct bt_forecast_draw {
     uint32_t permille[BT_TERMS];
 } bt_forecast_draw;
-bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, uint64_t seed, uint64_t number);
+bt_forecast_draw bt_forecast_draw_of(const bt_profile *p, bt_standing most, uint64_t seed, uint64_t number);
 /* The time of so much of each term, at most INT64_MAX. */
 uint64_t bt_forecast_ns(const bt_forecast_draw *d, const uint64_t term_ns[BT_TERMS]);
 /* A verdict is certain that so large a share of all draws tells. */

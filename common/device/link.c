@@ -114,10 +114,17 @@ uint64_t bt_link_bytes(const bt_link_kv *kv, const bt_link_rows *rows)
     return bt_time_times(kv->layer_bytes, n);
 }
 
+uint64_t bt_link_pass(bt_link_queue *q, uint64_t ready_ns, uint64_t ns)
+{
+    const uint64_t begin = q->free_ns > ready_ns ? q->free_ns : ready_ns;
+    q->free_ns = bt_time_plus(begin, ns);
+    return begin;
+}
+
 uint64_t bt_link_message(bt_link_queue *q, const bt_link *l, uint64_t ready_ns, uint64_t bytes)
 {
     const uint64_t ns = bt_link_ns(l, bytes);
-    q->free_ns = bt_time_plus(q->free_ns > ready_ns ? q->free_ns : ready_ns, ns);
+    (void)bt_link_pass(q, ready_ns, ns);
     return ns;
 }
 

@@ -49,7 +49,9 @@ uint64_t bt_link_bytes(const bt_link_kv *kv, const bt_link_rows *rows);
 typedef struct bt_link_queue {
     uint64_t free_ns; /* when the wire has sent everything so far */
 } bt_link_queue;
-/* A message that is ready at ready_ns. Returns its ns on the wire. */
+/* A message of so many ns on the wire that is ready at ready_ns. Returns when it begins. */
+uint64_t bt_link_pass(bt_link_queue *q, uint64_t ready_ns, uint64_t ns);
+/* One that is ready at ready_ns. Returns its ns on the wire. */
 uint64_t bt_link_message(bt_link_queue *q, const bt_link *l, uint64_t ready_ns, uint64_t bytes);
 /* A chunk computed from start_ns in took_ns, its layers equal parts of it, ready one after the other. Returns the ns of
  * all messages on the wire. */

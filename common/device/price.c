@@ -161,8 +161,8 @@ static uint64_t at(const bt_price_line *l, uint64_t pairs, uint64_t positions)
     return bt_wide_clamp(bt_wide_add(bt_wide_of(l->fixed), bt_wide_right(lines, FRACTION)), INT64_MAX);
 }
 
-/* What `windowed` of the layers make, each a layer's part of `window`, and the others of `all`. Rounded up
- * where `rest` is layers - 1, and down where it is 0. */
+/* `all` and `window` are of all layers, as if each were of that class. `windowed` layers take their part of
+ * `window`, the others theirs of `all`. rest: layers - 1 rounds up, 0 rounds down. */
 static uint64_t by_class(uint64_t all, uint64_t window, uint32_t windowed, uint32_t layers, uint32_t rest)
 {
     const bt_wide sum = bt_wide_add(bt_wide_mul(all, layers - windowed), bt_wide_mul(window, windowed));

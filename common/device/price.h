@@ -24,8 +24,8 @@
  * devices than KV heads, several hold the same one.
  *
  * Layers with a window form a class. Attention of all layers is priced twice, as if each saw all positions and as if
- * each had the window; a layer takes its part of its class's time, and the sum over layers is rounded once. So no time
- * falls where none does without windows, and within the window nothing differs. */
+ * each had the window; a layer takes its part of its class's time, and the sum over layers is rounded once. Time
+ * grows with rows, batch and context as without windows, and within the window nothing differs. */
 enum { BT_PRICE_MAX_PROGRAMS = 128, BT_PRICE_PARTS = BT_OP_KINDS + 5 };
 
 /* A pass costs a fixed number, a number for each (row, column) pair and one for each position of KV; the last two are
@@ -120,7 +120,7 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
 /* The memory of a group that KV of kv_bytes takes: more than that where several devices hold the same head. kv_heads 0:
  * not known. */
 uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes);
-/* What a layer's rows of all sequences together see. */
+/* What the rows of all sequences see in one layer. */
 typedef struct bt_price_seen {
     uint64_t pairs, positions; /* of a row and a position that it sees; positions that are read */
     uint64_t single_positions; /* of these, those of sequences that have one row */

@@ -317,6 +317,7 @@ static void walk(uint64_t *bits, bt_mask *m, uint32_t node, uint32_t set, local 
         uint32_t to = row[(size_t)from * classes + class];
         if (to == UNKNOWN) {
             to = step(m, from, class);
+            assert(to == CLOSED || !(m->is_full || m->no_memory));
             if (m->is_full || m->no_memory) return;
             row = m->row; /* which may have moved */
         }

@@ -85,9 +85,11 @@ bt_err bt_node_setup_pages(bt_node_pages *ret, const bt_node_setup *s, bt_fault 
     advise(advice, sizeof advice, s);
     if (tokens < s->ctx_tokens)
         return bt_fail(fault, BT_EARG,
-                       "--kv-memory holds %" PRIu64 " tokens, but the longest sequence has %zu: give %" PRIu64
+                       "--kv-memory holds %" PRIu64
+                       " tokens, but the longest sequence has %zu%s: give %" PRIu64
                        " bytes or more, or choose a smaller --ctx-size%s",
-                       tokens, s->ctx_tokens, token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
+                       tokens, s->ctx_tokens, h->window ? ", which count in all layers" : "",
+                       token_bytes(h, s->kv_elem_bytes) * s->ctx_tokens, advice);
     const bt_err e = divide(ret, s, tokens, s->ctx_tokens, s->growth_tokens, fault);
     if (e < 0) return e;
     if (ret->memory.all) bt_kv_pages_ready(ret->memory.all, READY_BYTES);

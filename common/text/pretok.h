@@ -19,6 +19,7 @@ typedef struct bt_pretok bt_pretok;
  *   gpt-4o (llama4)                                  gpt-oss, Llama 4: o200k
  *   tekken                                           Mistral Nemo and later
  *   deepseek-llm, deepseek-coder, deepseek-v3        DeepSeek; v3 also R1 and V4
+ *   (hunyuan-dense, as deepseek-v3)                  HunYuan
  * BT_EVERSION for another, with the known ones; BT_ENOMEM. */
 bt_err bt_pretok_new(bt_pretok **ret, const char *name, size_t len, bt_fault *fault);
 void bt_pretok_free(bt_pretok *p); /* NULL is fine */

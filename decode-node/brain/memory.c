@@ -203,8 +203,10 @@ bool dc_memory_swap_out(dc_brain *b, dc_record *r, uint32_t rows)
     r->rows = rows;
     swap(b, DC_DO_SWAP_OUT, r);
     let_go(b, r);
-    b->swap_used += r->swap_pages = pages;
-    b->swap_windows_used += r->swap_windows = windows;
+    r->swap_pages = pages;
+    r->swap_windows = windows;
+    b->swap_used += pages;
+    b->swap_windows_used += windows;
     b->n.swapped_out++;
     return true;
 }

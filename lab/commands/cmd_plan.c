@@ -4,7 +4,6 @@
 #include "device/options.h"
 #include "engine/options.h"
 #include "kv/kv_dtype.h"
-#include "kv/kv_pages.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/group.h"
 #include "lab/plan/report.h"
@@ -242,10 +241,10 @@ static void take_smaller(subject *s, const config *c, bool is_prefill)
         .longest = l->length[l->lengths - 1],
         .batch = (uint32_t)c->slots,
         .ctx = l->step_ctx,
-        .kv_bytes = is_prefill ? bt_time_times(m[0].kv_bytes, l->longest)
-                               : bt_time_times((uint64_t)c->slots,
-                                               bt_dims_kv_held(&s->dims, m[0].kv_bytes, l->longest,
-                                                               BT_KV_PAGES_USUAL_TOKENS))};
+        .kv_bytes =
+            is_prefill ? bt_time_times(m[0].kv_bytes, l->longest)
+                       : bt_time_times((uint64_t)c->slots, bt_dims_kv_held(&s->dims, m[0].kv_bytes,
+                                                                           l->longest, BT_DIMS_PAGE_TOKENS))};
     if (!tool_plan_group_beaten(&less, p, &load)) return;
     (void)tool_plan_group_text(s->instead[!is_prefill], &less, p);
     *p = less;

@@ -4,7 +4,6 @@
 #include "device/forecast.h"
 #include "lab/commands/dims_of.h"
 #include "lab/plan/report.h"
-#include "kv/kv_pages.h"
 #include "lab/simulate/prices.h"
 #include "model/options.h"
 #include "npu/compile/obtain.h"
@@ -73,6 +72,7 @@ typedef struct subject {
     char policy[48];
     bt_price_sum sum;
     bt_forecast_error error, error_joules;
+    bool is_beyond_window;
     uint64_t low_ns, high_ns; /* nine in ten draws lie between */
     uint64_t drawn[DRAWS];
 } subject;
@@ -107,7 +107,7 @@ static bt_err check_memory(const subject *s, const config *c, bt_fault *fault)
     const sim_cost *k = &s->priced.cost;
     const uint64_t all = c->prompt ? (uint64_t)c->prompt : (uint64_t)(c->batch * c->context + c->rows),
                    rows = (uint64_t)(c->prompt ? c->prompt : c->rows), /* of prompts; all are held */
-        one = bt_dims_kv_held(&s->dims, k->kv_bytes, (uint64_t)c->context, BT_KV_PAGES_USUAL_TOKENS),
+        one = bt_dims_kv_held(&s->dims, k->kv_bytes, (uint64_t)c->context, BT_DIMS_PAGE_TOKENS),
                    kv = bt_price_kv_held(&k->profile.time, k->steps.model.kv_heads,
                                          bt_time_plus(bt_time_times(k->kv_bytes, rows),
                                                       bt_time_times((uint64_t)c->batch, one)));
@@ -207,11 +207,12 @@ static void judge(subject *s, const config *c)
     const bt_forecast_at prompt = {at_once, 1, (uint64_t)c->prompt, &s->dims},
                          step = {(uint64_t)(c->batch + c->rows), (uint64_t)c->batch, (uint64_t)c->context,
                                  &s->dims};
+    s->is_beyond_window = bt_forecast_is_beyond_window(c->prompt ? &prompt : &step);
     s->error =
         bt_forecast_error_of(p, c->prompt ? BT_FIGURE_TTFT : BT_FIGURE_TPOT, c->prompt ? &prompt : &step);
     s->error_joules = bt_forecast_error_of(p, BT_FIGURE_JOULES, c->prompt ? &prompt : &step);
     for (uint64_t i = 0; i < DRAWS; i++) {
-        const bt_forecast_draw d = bt_forecast_draw_of(p, SEED, i);
+        const bt_forecast_draw d = bt_forecast_draw_of(p, s->error.standing, SEED, i);
         s->drawn[i] = bt_forecast_ns(&d, s->sum.term_ns);
     }
     qsort(s->drawn, DRAWS, sizeof *s->drawn, by_value);
@@ -273,6 +274,8 @@ static void print_people(const subject *s, const config *c)
     printf("; modelled, nothing was run\n%s\n", bt_forecast_standing_text(line, p));
     printf("\n%12.3f ms  %s; nine in ten draws lie from %.3f to %.3f ms\n", ms(s->sum.ns),
            bt_forecast_error_text(bar, &s->error), ms(s->low_ns), ms(s->high_ns));
+    if (s->is_beyond_window)
+        printf("               beyond the window of %" PRIu32 ", where no row calibrates\n", s->dims.window);
     for (int k = 0; k < BT_TERMS; k++)
         printf("%12.3f ms  %5.1f %%  %s\n", ms(s->sum.term_ns[k]), 100 * part_of(s, k), terms[k]);
     if (e.kind) {

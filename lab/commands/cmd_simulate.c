@@ -11,7 +11,6 @@
 #include "engine/overlap.h"
 #include "gateway/options.h"
 #include "kv/kv_dtype.h"
-#include "kv/kv_pages.h"
 #include "model/options.h"
 #include "model/weights.h"
 #include "npu/compile/obtain.h"
@@ -548,9 +547,9 @@ static bt_err check_groups(const job *j, bt_fault *fault)
             load.prefills = i == 0 || s->is_colocated || !s->prefill.len;
             load.decodes = i == 1 || s->is_colocated;
             load.kv_bytes =
-                load.decodes ? bt_time_times(load.batch,
-                                             bt_dims_kv_held(d, m.kv_bytes, most, BT_KV_PAGES_USUAL_TOKENS))
-                             : bt_time_times(m.kv_bytes, most);
+                load.decodes
+                    ? bt_time_times(load.batch, bt_dims_kv_held(d, m.kv_bytes, most, BT_DIMS_PAGE_TOKENS))
+                    : bt_time_times(m.kv_bytes, most);
             if (tool_plan_group_beaten(&less, p, &load))
                 return bt_fail(
                     fault, BT_EARG,

@@ -269,26 +269,18 @@ static void queue_all(tool_plan_figures *f, const tool_plan_load *load, const wo
 
 /* ---- decode ---- */
 
-static double mean_length(const tool_plan_load *load)
+/* Tokens of a whole sequence, rounded up. */
+static uint64_t mean_length(const tool_plan_load *load)
 {
-    return (double)(load->input_tokens + load->steps) / (double)load->n + 1;
+    return (load->input_tokens + load->steps + load->n - 1) / load->n + 1;
 }
 
 static uint64_t held_bytes(const bt_price_model *m) { return bt_time_plus(m->weight_bytes, m->idle_bytes); }
-static uint64_t held_kv(const tool_plan_pair *pair, uint64_t kv_bytes)
+/* What a decode node holds of the KV of one sequence. */
+static uint64_t held_kv(const tool_plan_pair *pair, uint64_t kv_bytes, uint64_t tokens)
 {
-    return bt_price_kv_held(&pair->decode->time, pair->decode_model.kv_heads, kv_bytes);
-}
-
-/* The share of its KV that a decode node holds of a sequence of so many tokens: window layers have the
- * window, with the pages at its ends. */
-static double held_share(const tool_plan_pair *pair, double tokens)
-{
-    enum { PAGE_TOKENS = 64 };
-    const bt_dims *d = pair->dims;
-    const double seen = (double)d->window + 2.0 * PAGE_TOKENS;
-    if (!d->windowed || tokens <= seen) return 1;
-    return ((double)(d->layers - d->windowed) + (double)d->windowed * seen / tokens) / (double)d->layers;
+    return bt_price_kv_held(&pair->decode->time, pair->decode_model.kv_heads,
+                            bt_dims_kv_held(pair->dims, kv_bytes, tokens, BT_DIMS_PAGE_TOKENS));
 }
 
 /* Bytes that decoding takes: weights, and the KV of `batch` sequences of the mean length. */
@@ -296,8 +288,7 @@ static uint64_t decode_bytes(const tool_plan_pair *pair, uint64_t kv_bytes, cons
                              uint32_t batch)
 {
     return bt_time_plus(held_bytes(&pair->decode_model),
-                        whole((double)batch * (double)held_kv(pair, kv_bytes) * mean_length(load) *
-                              held_share(pair, mean_length(load))));
+                        bt_time_times(batch, held_kv(pair, kv_bytes, mean_length(load))));
 }
 
 /* Sequences of the mean length that fit beside the weights. */
@@ -305,9 +296,7 @@ static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t
                              const tool_plan_load *load, bt_fault *fault)
 {
     const uint64_t has = tool_plan_memory(pair->decode), weights = held_bytes(&pair->decode_model),
-                   held = held_kv(pair, kv_bytes), all = bt_time_times(held, load->longest);
-    const double mean = mean_length(load), share = held_share(pair, (double)load->longest);
-    const uint64_t one = share < 1 ? whole((double)all * share) : all;
+                   one = held_kv(pair, kv_bytes, load->longest);
     *ret = pair->slots;
     if (!has) return BT_OK;
     if (weights > has || one > has - weights)
@@ -315,8 +304,8 @@ static bt_err most_sequences(uint32_t *ret, const tool_plan_pair *pair, uint64_t
                        "profile '%s' has %" PRIu64 " bytes of memory; %" PRIu64
                        " bytes of weights and the KV of %" PRIu64 " tokens, %" PRIu64 " bytes, do not fit",
                        pair->decode->name, has, weights, load->longest, one);
-    const double fit = (double)(has - weights) / ((double)held * mean * held_share(pair, mean));
-    if (fit < (double)*ret) *ret = fit < 1 ? 1 : (uint32_t)fit;
+    const uint64_t fit = (has - weights) / held_kv(pair, kv_bytes, mean_length(load));
+    if (fit < *ret) *ret = fit < 1 ? 1 : (uint32_t)fit;
     return BT_OK;
 }
 

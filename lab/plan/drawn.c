@@ -90,8 +90,10 @@ static tool_plan_figures drawn(const tool_plan_figures *f, const tool_plan_want 
 tool_plan_figures tool_plan_drawn(const tool_plan_figures *f, const tool_plan_want *want, uint64_t number,
                                   bool is_alone)
 {
-    const bt_forecast_draw prefill = bt_forecast_draw_of(want->prefill, want->seed, number),
-                           decode = bt_forecast_draw_of(want->decode, want->seed, number);
+    const bt_forecast_draw prefill =
+                               bt_forecast_draw_of(want->prefill, BT_STANDING_CALIBRATED, want->seed, number),
+                           decode =
+                               bt_forecast_draw_of(want->decode, BT_STANDING_CALIBRATED, want->seed, number);
     return drawn(f, want, &prefill, &decode, is_alone);
 }
 
@@ -124,8 +126,8 @@ static bt_err begin(drawing *d, const tool_plan_want *want, bt_fault *fault)
     for (int k = 0; k < TOOL_PLAN_BANDS; k++) ok = (d->value[k] = calloc(n, sizeof *d->value[k])) && ok;
     if (!ok) return bt_fail(fault, BT_ENOMEM, "out of memory for %zu draws", n);
     for (size_t i = 0; i < n; i++) {
-        d->prefill[i] = bt_forecast_draw_of(want->prefill, want->seed, i);
-        d->decode[i] = bt_forecast_draw_of(want->decode, want->seed, i);
+        d->prefill[i] = bt_forecast_draw_of(want->prefill, BT_STANDING_CALIBRATED, want->seed, i);
+        d->decode[i] = bt_forecast_draw_of(want->decode, BT_STANDING_CALIBRATED, want->seed, i);
     }
     return BT_OK;
 }

@@ -366,7 +366,7 @@ static bt_err add_alone(space *s, bt_fault *fault)
             const bt_price_kv *kv = bt_price_kv_at(k);
             tool_plan_choice c = {.form = w->decode_form, .kv = kv,
                                   .is_allowed = is_allowed(w, &w->decode_form, kv)};
-            tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model, .link = w->link,
+            tool_plan_how how = {.profile = w->decode, .model = s->pair.decode_model,
                                  .kv_bytes = bt_price_kv_bytes(kv, w->dims)};
             bt_fault why = {""};
             if (!kv_is_wanted(w, kv)) continue;

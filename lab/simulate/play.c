@@ -41,11 +41,11 @@ static bt_err make_cost(tool_simulate_priced *ret, uint32_t *ret_pages, const to
         return bt_fail(
             fault, BT_ELIMIT,
             "'%s' has room for the KV of %" PRIu64 " tokens, and one sequence of -c %u needs %" PRIu64
-            " bytes: give --kv-memory, or -c %" PRIu64 " at most",
+            " bytes%s: give --kv-memory, or -c %" PRIu64 " at most",
             g->profile.name, tokens, s->ctx_tokens,
             bt_price_kv_held(&g->profile.time, ret->cost.steps.model.kv_heads, ret->cost.kv_bytes) *
                 s->ctx_tokens,
-            tokens);
+            ret->cost.steps.model.windowed ? ", as its tokens count in all layers" : "", tokens);
     return BT_OK;
 }
 
@@ -100,7 +100,7 @@ void tool_simulate_bench_free(tool_simulate_bench *b)
 static void draw(sim_cost *c, bool is_drawn, uint64_t seed, uint64_t number)
 {
     c->is_drawn = is_drawn;
-    c->draw = bt_forecast_draw_of(&c->profile, seed, number);
+    c->draw = bt_forecast_draw_of(&c->profile, BT_STANDING_CALIBRATED, seed, number);
 }
 
 void tool_simulate_bench_draw(tool_simulate_bench *b, bool is_drawn, uint64_t number)

@@ -16,7 +16,8 @@ typedef struct play {
     bt_stage *of_chunk;         /* [stages]: room for any chunk's */
     tool_timeline_span *span;
     size_t spans, room;
-    uint64_t link_free_ns, link_busy_ns, kv_bytes;
+    bt_link_queue wire;
+    uint64_t link_busy_ns, kv_bytes;
 } play;
 
 static uint64_t cost_ns(const void *ud, size_t chunk, size_t stage)
@@ -96,10 +97,8 @@ static void send(play *p, uint32_t chunk, uint32_t layer, uint64_t ready_ns)
     const bt_link_rows rows = bt_link_rows_of(&kv, c->pos, c->pos + c->valid, p->plan->prompt_tokens);
     const uint64_t bytes = bt_link_layer_rows(&kv, &rows, layer) * kv.layer_bytes;
     if (!bytes) return;
-    const uint64_t ns = bt_link_ns(&p->plan->link, bytes),
-                   begin = ready_ns > p->link_free_ns ? ready_ns : p->link_free_ns;
+    const uint64_t ns = bt_link_ns(&p->plan->link, bytes), begin = bt_link_pass(&p->wire, ready_ns, ns);
     add(p, TOOL_TRACK_LINK, TOOL_KIND_TRANSFER, (int32_t)chunk, layer, begin, ns);
-    p->link_free_ns = bt_time_plus(begin, ns);
     p->link_busy_ns = bt_time_plus(p->link_busy_ns, ns);
     p->kv_bytes = bt_time_plus(p->kv_bytes, bytes);
 }
@@ -180,7 +179,7 @@ static void decode(play *p, tool_modelled_result *r)
     r->ttft_ns = r->schedule[r->policy].makespan_ns;
     r->kv_bytes = p->kv_bytes;
     r->link_busy_ns = p->link_busy_ns;
-    r->exposed_ns = p->link_free_ns > r->ttft_ns ? p->link_free_ns - r->ttft_ns : 0;
+    r->exposed_ns = bt_link_exposed_ns(&p->wire, r->ttft_ns);
     r->end_ns = bt_time_plus(r->ttft_ns, r->exposed_ns);
     for (size_t i = 1; i < plan->answer_tokens; i++) { /* token 0 is prefill's */
         const bt_price_step step = bt_price_decode_step(1, plan->prompt_tokens + i, plan->model.window);

@@ -11,8 +11,9 @@
  *   1  every recipe of tool_search_ladder for all layers, with the residual stream rotated and not; w4a16 with
  *      one scale an output only where groups of 32 keep the bound, or the device has none
  *   2  beside the cheapest that keeps the bound, one that does not keep it and is cheaper: the one that saves most for
- *      its loss. Rotated or not: where a mixture of the two with the bound's loss would be cheaper, on a straight line
- *      between them. Each layer and the head take it alone, and the KL divergence that this makes is measured once
+ *      its loss. Both are rotated, or neither is: the kind is taken whose mixture with the bound's loss is cheaper, on
+ *      a straight line between the two. Each layer and the head take it alone, and the KL divergence that this makes is
+ *      measured once
  *   3  as many of them take it together as the bound allows, those with the most gain for their divergence first; how
  *      many is found by halving, on the loss of each mixture
  *

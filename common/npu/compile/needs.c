@@ -77,8 +77,10 @@ static uint64_t packing_bytes(uint64_t *ret_whole, const bt_compile_job *j, cons
                                                      : bt_int_panels(n) * bt_int_panel_bytes(k, t->bits));
         *ret_whole = larger(*ret_whole, whole);
         const uint64_t palettes = t->palette_run ? (bt_int_panels(n) * (k / t->palette_run)) << t->bits : 0,
-                       indices = t->palette_run ? threads * k * PANEL : 0;
-        most = larger(most, whole + panels + palettes + indices + threads * k * rows * (2 * 4 + 1) +
+                       indices = t->palette_run ? threads * k * PANEL : 0,
+                       each = t->group ? k / t->group : 0, /* groups of an output */
+            groups = each * (matrices * bt_int_panels(n) * sizeof(bt_int_group) + threads * rows * 2 * 4);
+        most = larger(most, whole + panels + palettes + indices + groups + threads * k * rows * (2 * 4 + 1) +
                                 n * 64 * matrices);
     }
     return most;

@@ -335,7 +335,7 @@ static void send(bt_link_queue *q, const bt_schedule_price *t, const arrival *a,
 {
     for (size_t i = 0; i < n; i++) {
         const uint64_t ns = t->sent_ns[a[i].chunk][!bt_link_sends_all(&t->c.kv, a[i].layer)];
-        if (ns) q->free_ns = bt_time_plus(q->free_ns > a[i].ns ? q->free_ns : a[i].ns, ns);
+        if (ns) (void)bt_link_pass(q, a[i].ns, ns);
     }
 }
 

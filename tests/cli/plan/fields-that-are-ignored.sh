@@ -23,5 +23,7 @@ baton price -m gemma-3-27b --profile h100 --batch 16 --context 4096 | grep -o '^
 baton price -m gemma-3-27b --profile h100 --batch 64 --context 4096 2>&1
 for tokens in 512 513; do baton price -m gemma-3-1b --profile xdna2@flm --prompt $tokens | grep -o 'ms  +[^;]*'; done
 for context in 512 4096; do baton price -m gemma-3-1b --profile h100 --batch 8 --context $context | grep -o 'ms  +[^;]*'; done
+baton price -m gemma-3-1b --profile xdna2@flm --batch 1 --context 32768 | sed -n '2,/beyond/p'
+baton price -m gemma-3-1b --profile xdna2@flm --batch 1 --context 32768 --json | grep -o '"outside": [^]]*]' | head -1
 baton price -m gemma-3-27b --profile h100x2 --batch 16 --context 4096 | grep -o '[0-9.]* ms' | head -1
 baton price -m gemma-3-27b --profile h100x2 --batch 16 --context 1024 | grep -o '[0-9.]* ms' | head -1

@@ -100,6 +100,8 @@ static void the_class_says_the_architecture_where_the_type_does_not(void **state
     uint32_t ctx;
     const bt_dims d = sizes("class-alone", &ctx);
     assert_true(d.has_qk_norm && !d.others);
+    const bt_dims hunyuan = sizes("hunyuan-type", &ctx);
+    assert_true(hunyuan.has_qk_norm && !hunyuan.others);
 }
 
 static void an_unknown_architecture_is_read_and_marked(void **state)

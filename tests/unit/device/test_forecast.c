@@ -90,12 +90,14 @@ static void a_figure_is_a_bound_where_a_field_that_is_left_out_makes_it_one(void
     }
     /* no row beyond a window calibrates; one within it is as of any model */
     const bt_dims *window = bt_dims_find("gemma-3-4b");
-    static const char *const by_context[] = {"+- 35 % (assumed)", "+- 9 %", "+- 35 % (assumed)"};
+    static const char *const by_context[] = {"+- 35 % (assumed)", "+- 9 %",
+                                             "+- 35 % (assumed) (outside: context)"};
     static const uint64_t contexts[] = {0, 1024, 1025};
     for (size_t i = 0; i < 3; i++) {
         const bt_forecast_at at = {.model = window, .context = contexts[i]};
         assert_string_equal(said(&c, BT_FIGURE_TTFT, at), by_context[i]);
         assert_string_equal(said(&b, BT_FIGURE_TTFT, at), "bound");
+        assert_int_equal(bt_forecast_is_beyond_window(&at), i == 2);
     }
     /* too long for a prompt and too short for a step: no bound, and how wrong nobody knows */
     bt_dims latent = *bt_dims_find("llama-3.1-8b");
@@ -163,11 +165,12 @@ static void draws_are_those_of_seed_and_number_and_of_the_device_and_stack(void 
     (void)snprintf(group.name, sizeof group.name, "cx4");
     (void)snprintf(stack.time.stack, sizeof stack.time.stack, "torch");
     for (uint64_t i = 0; i < DRAWS; i++) {
-        const bt_forecast_draw d = bt_forecast_draw_of(&p, SEED, i), again = bt_forecast_draw_of(&p, SEED, i),
-                               g = bt_forecast_draw_of(&group, SEED, i),
-                               o = bt_forecast_draw_of(&other, SEED, i),
-                               s = bt_forecast_draw_of(&stack, SEED, i),
-                               t = bt_forecast_draw_of(&p, SEED + 1, i);
+        const bt_forecast_draw d = bt_forecast_draw_of(&p, BT_STANDING_CALIBRATED, SEED, i),
+                               again = bt_forecast_draw_of(&p, BT_STANDING_CALIBRATED, SEED, i),
+                               g = bt_forecast_draw_of(&group, BT_STANDING_CALIBRATED, SEED, i),
+                               o = bt_forecast_draw_of(&other, BT_STANDING_CALIBRATED, SEED, i),
+                               s = bt_forecast_draw_of(&stack, BT_STANDING_CALIBRATED, SEED, i),
+                               t = bt_forecast_draw_of(&p, BT_STANDING_CALIBRATED, SEED + 1, i);
         assert_memory_equal(&d, &again, sizeof d);
         assert_memory_equal(&d, &g, sizeof d);
         alike += !memcmp(&d, &o, sizeof d) + !memcmp(&d, &s, sizeof d) + !memcmp(&d, &t, sizeof d);
@@ -182,7 +185,7 @@ static double below(const bt_profile *p, uint32_t permille, uint32_t *least, uin
     *least = UINT32_MAX;
     *most = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
-        const uint32_t f = bt_forecast_draw_of(p, SEED, i).permille[BT_TERM_PRODUCTS];
+        const uint32_t f = bt_forecast_draw_of(p, BT_STANDING_CALIBRATED, SEED, i).permille[BT_TERM_PRODUCTS];
         n += f < permille;
         if (f < *least) *least = f;
         if (f > *most) *most = f;
@@ -236,7 +239,8 @@ static uint32_t wins(const bt_profile *a, const uint64_t *a_ns, const bt_profile
 {
     uint32_t n = 0;
     for (uint64_t i = 0; i < DRAWS; i++) {
-        const bt_forecast_draw x = bt_forecast_draw_of(a, SEED, i), y = bt_forecast_draw_of(b, SEED, i);
+        const bt_forecast_draw x = bt_forecast_draw_of(a, BT_STANDING_CALIBRATED, SEED, i),
+                               y = bt_forecast_draw_of(b, BT_STANDING_CALIBRATED, SEED, i);
         n += bt_forecast_ns(&x, a_ns) < bt_forecast_ns(&y, b_ns);
     }
     return n;

@@ -171,7 +171,6 @@ typedef struct problem {
 } problem;
 
 /* One problem of two has a window, one of two sinks. */
-
 static void problem_new(problem *p, size_t d, size_t t, size_t pos0, uint32_t elem_bytes)
 {
     const size_t g = 2, head = bt_kv_head_bytes(elem_bytes, d), plane = PAGE * g * head, tokens = pos0 + t;

@@ -357,9 +357,32 @@ static void a_factor_of_zero_is_refused(void **state)
     }
 }
 
+static void add_unscaled(tiny_gguf *w, void *ud)
+{
+    (void)ud;
+    tiny_gguf_str(w, "hunyuan-dense.rope.scaling.type", "none");
+    tiny_gguf_f32(w, "hunyuan-dense.rope.scaling.factor", 1.0f);
+    tiny_gguf_u32(w, "hunyuan-dense.rope.scaling.original_context_length", 262144);
+}
+
+/* As the converter of HunYuan's models writes them. */
+static void a_scaling_of_none_with_a_factor_and_a_context_is_none(void **state)
+{
+    (void)state;
+    tiny_gguf_spec s = tiny_gguf_default();
+    s.arch = "hunyuan-dense";
+    s.extra = add_unscaled;
+    tiny_model o = tiny_model_open(&s);
+    assert_int_equal(o.e, BT_OK);
+    assert_int_equal(o.m->hp.rope.kind, BT_ROPE_NONE);
+    assert_true(o.m->hp.rope_scale == 1.0f);
+    tiny_model_close(&o);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_scaling_of_none_with_a_factor_and_a_context_is_none),
         cmocka_unit_test(yarn_frequencies_are_those_of_another_implementation),
         cmocka_unit_test(tables_of_every_kind_are_the_sums_written_out),
         cmocka_unit_test(the_scaling_is_told_in_words),

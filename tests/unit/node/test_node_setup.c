@@ -154,6 +154,12 @@ static void memory_for_less_than_the_longest_sequence_is_refused_with_what_it_ta
     assert_string_equal(f.text, "--kv-memory holds 4224 tokens, but the longest sequence has 8192: give "
                                 "188743680 bytes or more, or choose a "
                                 "smaller --ctx-size; --kv-dtype int8 would hold 8192");
+    bt_model windows = m;
+    windows.hp.window = 512;
+    bt_node_setup of_windows = s;
+    of_windows.model = &windows;
+    assert_int_equal(bt_node_setup_pages(&p, &of_windows, &f), BT_EARG);
+    assert_non_null(strstr(f.text, "has 8192, which count in all layers: give 188743680 bytes"));
     s.kv_elem_bytes = 1;
     s.ctx_tokens = 8256; /* a page more: nothing smaller is left to advise */
     assert_int_equal(bt_node_setup_pages(&p, &s, &f), BT_EARG);

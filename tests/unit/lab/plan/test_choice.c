@@ -132,6 +132,37 @@ static void window_layers_hold_their_window_alone(void **state)
     tool_plan_load_done(&w.load);
 }
 
+/* Steps of a shorter prompt that a longer one shares are walked once: each is as if it were alone. */
+static void prompts_of_two_lengths_share_no_step_that_sends_other_rows(void **state)
+{
+    (void)state;
+    static const uint32_t lengths[] = {3000, 3300};
+    double exposed[3], took[3];
+    for (int i = 0; i < 3; i++) {
+        const tool_plan_request r[] = {{0, lengths[i == 1], 2}, {60000000, lengths[i > 0], 2}};
+        world w;
+        tool_plan_figures f;
+        begin(&w, "rtx-4090", "a100", r, 2);
+        bt_dims windows = *w.pair.dims;
+        windows.window = 1024;
+        windows.windowed = 12;
+        w.pair.dims = &windows;
+        w.pair.link.bits_per_us = 100; /* what the last pieces send is seen */
+        w.how.link = w.pair.link;
+        w.how.model = w.pair.decode_model = bt_price_model_of(&windows, &f16);
+        w.how.kv = bt_link_kv_of(&windows, w.how.kv_bytes);
+        w.how.piece = 512;
+        assert_int_equal(w.how.kv.window, 1024);
+        assert_int_equal(tool_plan_figure(&f, &w.pair, &w.how, &w.load, &none, NULL), BT_OK);
+        exposed[i] = (double)f.exposed_ns;
+        took[i] = (double)f.prefill_ns;
+        tool_plan_load_done(&w.load);
+    }
+    assert_true(exposed[0] > 0 && exposed[1] > exposed[0] && took[1] > took[0]);
+    assert_true(fabs(exposed[2] - (exposed[0] + exposed[1]) / 2) < 2);
+    assert_true(fabs(took[2] - (took[0] + took[1]) / 2) < 2);
+}
+
 static void the_decode_device_alone_mixes_pieces_and_tokens(void **state)
 {
     (void)state;
@@ -201,6 +232,7 @@ int main(void)
         cmocka_unit_test(decode_takes_the_least_batch_that_keeps_up),
         cmocka_unit_test(kv_that_does_not_fit_is_refused_with_both_numbers),
         cmocka_unit_test(window_layers_hold_their_window_alone),
+        cmocka_unit_test(prompts_of_two_lengths_share_no_step_that_sends_other_rows),
         cmocka_unit_test(the_decode_device_alone_mixes_pieces_and_tokens),
         cmocka_unit_test(a_group_of_devices_decodes_faster_and_pays_its_sums),
         cmocka_unit_test(a_million_tokens_on_the_slowest_profile_do_not_wrap),

@@ -258,6 +258,40 @@ static void a_batch_has_the_attention_of_each_prompts_rows(void **state)
     bt_pkg_close(pkg);
 }
 
+/* A batch of one prompt is its chunk, and each row of several sees its own prompt's window. */
+static void a_batch_of_a_model_with_windows_has_each_prompts_window(void **state)
+{
+    world w = {.kit = engine_kit_model("gemma3")};
+    const bt_profile p = device(WITH_ATTENTION, "");
+    (void)state;
+    strcpy(w.path, "/tmp/test_price_pkg.XXXXXX");
+    close(mkstemp(w.path));
+    engine_kit_ids(w.calib, CALIB, w.kit.model, 21);
+    bt_pkg *pkg = compiled(&w, &p, BT_PKG_OPS_LINEAR);
+    const uint32_t window = bt_pkg_header_of(pkg)->window;
+    assert_in_range(window, 1, 100);
+    bt_price_pkg *price = price_of(pkg, &p);
+    const bt_work_programs g = bt_price_pkg_programs(price);
+    bt_price_batch s = {0}, all = {0};
+    bt_price_batch_add(&s, 640, 128, window);
+    const bt_price_sum one = g.batch(g.ud, 128, &s, false, 0), chunk = g.chunk(g.ud, 0, 640, 768, false);
+    assert_memory_equal(&one, &chunk, sizeof chunk);
+    bt_price_batch_add(&all, 640, 128, 0);
+    assert_true(g.batch(g.ud, 128, &all, false, 0).ops > one.ops);
+    s = (bt_price_batch){0}; /* each row sees a whole window */
+    bt_price_batch_add(&s, 300, 64, window);
+    bt_price_batch_add(&s, 640, 64, window);
+    assert_int_equal(g.batch(g.ud, 128, &s, false, 0).ops, one.ops);
+    s = (bt_price_batch){0}; /* and fewer where prompts begin */
+    bt_price_batch_add(&s, 0, 64, window);
+    bt_price_batch_add(&s, 640, 64, window);
+    assert_true(g.batch(g.ud, 128, &s, false, 0).ops < one.ops);
+    bt_price_pkg_free(price);
+    bt_pkg_close(pkg);
+    unlink(w.path);
+    engine_kit_done(&w.kit);
+}
+
 /* A row chooses 3 of 8 experts, others as long as there are any; each expert computes its share of the rows
  * in the smallest of its programs that holds them, 1, 2, 4 .. rows. */
 static uint64_t padded_rows(uint64_t *ret_chosen, uint64_t rows)
@@ -324,6 +358,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(what_is_kept_is_not_priced_and_the_wire_hides_behind_chunks, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_batch_has_the_attention_of_each_prompts_rows, begin, end),
+        cmocka_unit_test(a_batch_of_a_model_with_windows_has_each_prompts_window),
         cmocka_unit_test_setup_teardown(an_unknown_companion_is_refused, begin, end),
         cmocka_unit_test(experts_are_the_padded_rows_of_those_that_rows_choose),
     };
