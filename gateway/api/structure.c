@@ -21,9 +21,12 @@ static bt_err set(gw_reader *p, const char *field, gw_structure_form form, json_
     return BT_OK;
 }
 
+/* Or nothing at all. */
+static bool is_schema(const json_t *v) { return !v || json_is_object(v) || json_is_boolean(v); }
+
 static bt_err set_schema(gw_reader *p, const char *field, json_t *v)
 {
-    if (!json_is_object(v) && !json_is_boolean(v)) return gw_read_wrong_type(p, field, "a JSON schema", v);
+    if (!is_schema(v)) return gw_read_wrong_type(p, field, "a JSON schema", v);
     return set(p, field, GW_STRUCTURE_SCHEMA, v);
 }
 
@@ -79,6 +82,8 @@ bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v)
         return gw_error_say(p->err, 400, "invalid_type", f->name,
                             "Invalid '%s': expected an object with a 'type'.", f->name);
     json_t *schema = json_object_get(v, "schema"), *named = json_object_get(v, "json_schema");
+    const json_t *own = json_object_get(named, "schema"), *bad = !is_schema(schema) ? schema : own;
+    if (!is_schema(bad)) return gw_read_wrong_type(p, f->name, "a JSON schema", bad);
     if (strcmp(type, "text") == 0) return BT_OK;
     if (strcmp(type, "json_object") == 0)
         return schema ? set_schema(p, f->name, schema) : set(p, f->name, GW_STRUCTURE_OBJECT, NULL);
