@@ -172,8 +172,9 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
     bool has_more = gw_text_next(&p, &call, &l->text, is_over);
     if (!has_more && !(is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) return;
     l->head.now_us = bt_clock_wall_us();
-    do {
+    while (has_more || (is_over && gw_logprobs_waits(&l->logprobs, &l->text, true))) {
         bt_buf *out = gw_http_stream_buf(l->x);
+        if (!has_more) p = (bt_thoughts_part){.text = {"", 0}}; /* for log probabilities that no part told */
         const bt_err e = call.name
                              ? t->call(out, &l->head, &call)
                              : t->part(out, &l->head, &p, gw_logprobs_tell(&l->logprobs, &l->text, is_over));
@@ -181,7 +182,8 @@ static void show_fresh_text(gw_door *d, gw_live *l, bool is_over)
             gw_live_give_up(l);
             return;
         }
-    } while (has_more && (has_more = gw_text_next(&p, &call, &l->text, is_over)));
+        if (has_more) has_more = gw_text_next(&p, &call, &l->text, is_over);
+    }
     l->wrote_us = bt_clock_us();
     gw_http_flush(l->x);
 }

@@ -200,10 +200,10 @@ static size_t find_mark(const bt_calls *c, const char *text, size_t len, const c
     *ret = NULL;
     for (size_t i = 0; i < BT_CALLS_MAX_MARKS && c->form->open[i]; i++) {
         const char *mark = c->form->open[i];
-        const size_t n = strlen(mark);
-        const char *found = memmem(text + c->at, len - c->at, mark, n);
-        size_t at = found ? (size_t)(found - text) : len - c->at < n ? c->at : len - n + 1;
-        while (!found && at < len && begins(text, at, len, mark) < 0) at++;
+        const size_t n = strlen(mark), end = len - first < n ? len : first + n - 1;
+        const char *found = memmem(text + c->at, end - c->at, mark, n);
+        size_t at = found ? (size_t)(found - text) : end - c->at < n ? c->at : end - n + 1;
+        while (!found && at < first && begins(text, at, len, mark) < 0) at++;
         if (at >= first) continue;
         first = at;
         *ret = found ? mark : NULL;
@@ -211,13 +211,16 @@ static size_t find_mark(const bt_calls *c, const char *text, size_t len, const c
     return first;
 }
 
-/* Text up to the next mark, and without the white space before it. */
+/* Text up to the next mark, and without the white space before it, unless that is long. */
 static bool say(bt_calls_part *ret, bt_calls *c, const char *text, size_t len, bool is_over)
 {
     const char *mark;
-    size_t at = find_mark(c, text, len, &mark);
+    const size_t at = find_mark(c, text, len, &mark);
     if (!mark && is_over) return give_text(ret, c, text, len);
-    const bool has_text = give_text(ret, c, text, trim(text, c->at, at));
+    const size_t most = at > BT_CALLS_MAX_HELD_BYTES ? at - BT_CALLS_MAX_HELD_BYTES - 1 : 0,
+                 run = trim(text, most, at); /* may begin before c->at, where it is text already */
+    const bool is_long = at - run > BT_CALLS_MAX_HELD_BYTES;
+    const bool has_text = give_text(ret, c, text, is_long ? at : run > c->at ? run : c->at);
     if (mark) open_body(c, at + strlen(mark), true);
     return has_text;
 }
@@ -227,9 +230,11 @@ static bool begin(bt_calls *c, const char *text, size_t len, bool is_over)
 {
     static const char block[] = "```json";
     const size_t at = skip_space(text, c->at, len);
+    const bool is_long = at - c->at > BT_CALLS_MAX_HELD_BYTES;
     const int is_block = at < len && c->form->body == BT_CALL_OBJECT ? begins(text, at, len, block) : -1;
-    if ((at == len || is_block == 0) && !is_over) return false;
+    if ((at == len || is_block == 0) && !is_long && !is_over) return false;
     c->state = BT_CALLS_SAYS;
+    if (is_long) return true;
     if (is_block == 1) {
         open_body(c, at + sizeof block - 1, false);
         c->close = "```";
@@ -264,18 +269,33 @@ static bool give_up(bt_calls_part *ret, bt_calls *c, const char *text)
     return give_text(ret, c, text, c->scan);
 }
 
+/* As `begins`, of the marks that no body has outside its strings: a bracket is missing before them. */
+static int begins_any(const bt_calls *c, const char *text, size_t len)
+{
+    int ret = c->close[0] ? begins(text, c->scan, len, c->close) : -1;
+    for (size_t i = 0; i < BT_CALLS_MAX_MARKS && c->form->open[i] && ret < 1; i++) {
+        const int one = begins(text, c->scan, len, c->form->open[i]);
+        if (one > ret) ret = one;
+    }
+    return ret;
+}
+
 static bool take_body(bt_calls_part *ret, bt_calls *c, const char *text, size_t len, bool is_over)
 {
     if (c->depth == 0) {
         const size_t at = skip_space(text, c->body, len);
-        if (at == len && !is_over) return false;
-        if (at == len || text[at] != (c->form->body == BT_CALL_OBJECT ? '{' : '['))
+        const bool is_long = at - c->body > BT_CALLS_MAX_HELD_BYTES;
+        if (at == len && !is_long && !is_over) return false;
+        if (at == len || is_long || text[at] != (c->form->body == BT_CALL_OBJECT ? '{' : '['))
             return give_up(ret, c, text);
         c->body = at;
         c->scan = at + 1;
         c->depth = 1;
     }
     while (c->scan < len && c->depth > 0) {
+        const int mark = c->quote ? -1 : begins_any(c, text, len);
+        if (mark == 0 && !is_over) return false;
+        if (mark == 1) return give_up(ret, c, text);
         if (!look(c, text[c->scan++]) || c->scan - c->body > BT_CALLS_MAX_BODY_BYTES)
             return give_up(ret, c, text);
     }
@@ -290,22 +310,22 @@ static bool take_body(bt_calls_part *ret, bt_calls *c, const char *text, size_t 
     return give_call(ret, c);
 }
 
-/* Behind a body: the mark that closes it, what stands between bodies, white space. True where it is decided.
- */
+/* Behind a body: the mark that closes it, perhaps cut by the answer's end, what stands between bodies, and
+ * white space. True where it is decided. */
 static bool go_behind(bt_calls *c, const char *text, size_t len, bool is_over)
 {
-    const size_t at = skip_space(text, c->at, len);
-    if (at == len && !is_over) return false;
-    if (!c->is_closed && at < len) {
+    const size_t at = c->at = skip_space(text, c->at, len);
+    if (at == len) return false;
+    if (!c->is_closed) {
         const int mark = begins(text, at, len, c->close);
         if (mark == 0 && !is_over) return false;
         c->is_closed = true;
-        if (mark == 1) {
-            c->at = at + strlen(c->close);
+        if (mark >= 0) {
+            c->at = mark == 1 ? at + strlen(c->close) : len;
             return true;
         }
     }
-    const bool has_more = at < len && c->form->between && text[at] == c->form->between;
+    const bool has_more = c->form->between && text[at] == c->form->between;
     c->at = at + has_more;
     c->state = has_more && c->form->is_bare ? BT_CALLS_BEGINS : BT_CALLS_SAYS;
     return true;
@@ -470,16 +490,33 @@ static bool has_call(const bt_call_form *known, const char *text, size_t len)
     return is_there;
 }
 
-/* By what the template writes for a call behind what opens an answer. */
-static const bt_call_form *find_written(const bt_chat *chat, const char *content)
+static size_t longest_mark(const bt_call_form *form)
+{
+    size_t ret = 0;
+    for (size_t i = 0; i < BT_CALLS_MAX_MARKS && form->open[i]; i++)
+        if (strlen(form->open[i]) > ret) ret = strlen(form->open[i]);
+    return ret;
+}
+
+/* By what the template writes for a call behind what opens an answer. Where a prompt opens thoughts, it may
+ * have the beginning of a mark in common with an answer. *ret_writes: the template writes calls, in whatever
+ * form. */
+static const bt_call_form *find_written(bool *ret_writes, const bt_chat *chat, const char *content)
 {
     bt_chat_prompt before = {0}, with = {0};
     const bt_call_form *ret = NULL;
     size_t same = 0;
     if (render(&before, chat, ask(), true, true) && render(&with, chat, ask_and_call(content), true, false)) {
         while (same < before.len && same < with.len && before.text[same] == with.text[same]) same++;
+        const char *answer = with.text + same;
+        const size_t len = with.len - same;
+        *ret_writes |= memmem(answer, len, PROBE_TOOL, sizeof PROBE_TOOL - 1) != NULL;
         for (size_t i = 0; i < FORMS && !ret; i++)
-            if (has_call(&forms[i], with.text + same, with.len - same)) ret = &forms[i];
+            if (has_call(&forms[i], answer, len)) ret = &forms[i];
+        for (size_t i = 0; i < FORMS && !ret; i++) {
+            const size_t n = longest_mark(&forms[i]) - 1, back = n < same ? n : same;
+            if (has_call(&forms[i], answer - back, len + back)) ret = &forms[i];
+        }
     }
     bt_chat_prompt_done(&before);
     bt_chat_prompt_done(&with);
@@ -507,7 +544,8 @@ static const bt_call_form *find_told(const bt_chat *chat)
 
 const bt_call_form *bt_calls_find(const bt_chat *chat)
 {
-    const bt_call_form *ret = find_written(chat, "");
-    if (!ret) ret = find_written(chat, NULL);
-    return ret ? ret : find_told(chat);
+    bool writes = false;
+    const bt_call_form *ret = find_written(&writes, chat, "");
+    if (!ret) ret = find_written(&writes, chat, NULL);
+    return ret || writes ? ret : find_told(chat);
 }

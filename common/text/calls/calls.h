@@ -11,6 +11,7 @@
 enum {
     BT_CALLS_MAX_MARKS = 2,
     BT_CALLS_MAX_BODY_BYTES = 1 << 20, /* of what stands between two marks; more is text */
+    BT_CALLS_MAX_HELD_BYTES = 64,      /* of white space before a mark or a body; a longer run is text, and no call's */
     BT_CALLS_MAX_DEPTH = 64,           /* of lists and objects in arguments */
     BT_CALLS_MAX_NAME_BYTES = 256,
 };
@@ -31,8 +32,8 @@ typedef struct bt_call_form {
     bool is_unmarked;  /* the template writes none */
 } bt_call_form;
 
-/* The form in which the chat's template writes a call, found by rendering one; where it writes none that is known, the
- * one whose mark it tells the model together with tools. NULL: none. Static. */
+/* The form in which the chat's template writes a call, found by rendering one; where it writes none at all, the one
+ * whose mark it tells the model together with tools. NULL: none, or one that is not known. Static. */
 const bt_call_form *bt_calls_find(const bt_chat *chat);
 
 /* The names of tools, {"function": {"name"}} or {"name"} each, as an object whose keys they are; a new reference.
@@ -47,13 +48,13 @@ static inline bool bt_calls_has_schema(const bt_call_form *form) { return form->
 struct json_t *bt_calls_schema(const bt_call_form *form, const struct json_t *tools, const char *only, bool is_single);
 
 typedef enum bt_calls_state { BT_CALLS_SAYS, BT_CALLS_BEGINS, BT_CALLS_BODY, BT_CALLS_BEHIND } bt_calls_state;
-typedef struct bt_calls {            /* plain data, private but for form, given, unread, unknown and its name */
-    const bt_call_form *form;        /* NULL: all is text */
-    struct json_t *names;            /* of bt_calls_names */
-    bool is_single;                  /* only the first call is given out, later ones are dropped */
-    uint32_t given, unread, unknown; /* calls given out; marks without a call behind; calls of tools that are not there
-                                      */
-    char unknown_name[64];           /* the last of the latter, perhaps cut */
+typedef struct bt_calls {     /* plain data, private but for form, given, unread, unknown and its name */
+    const bt_call_form *form; /* NULL: all is text */
+    struct json_t *names;     /* of bt_calls_names */
+    bool is_single;           /* only the first call is given out, later ones are dropped */
+    uint32_t given, unread;   /* calls given out; marks without a call behind */
+    uint32_t unknown;         /* calls of tools that are not there */
+    char unknown_name[64];    /* the tool of the last unknown call, perhaps without its end */
     bt_calls_state state;
     bool is_marked, is_closed;
     const char *close;     /* of the body */

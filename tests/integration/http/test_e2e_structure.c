@@ -102,9 +102,16 @@ static void each_answer_is_what_was_asked_for(void **state)
     assert_true(cluster_stop(&c));
 }
 
-/* Appends the calls of the deltas in a stream's body, as "index name arguments;". */
-static void join_deltas(char *ret, size_t cap, const char *body)
+static size_t logprobs_of(const json_t *choice)
 {
+    return json_array_size(json_object_get(json_object_get(choice, "logprobs"), "content"));
+}
+
+/* Appends the calls of the deltas in a stream's body, as "name arguments;". Returns how many tokens have log
+ * probabilities. */
+static size_t join_deltas(char *ret, size_t cap, const char *body)
+{
+    size_t tokens = 0;
     for (const char *at = body; (at = strstr(at, "data: {")); at++) {
         json_t *j = json_loads(at + 6, JSON_DISABLE_EOF_CHECK, NULL);
         const json_t *choice = json_array_get(json_object_get(j, "choices"), 0),
@@ -119,15 +126,20 @@ static void join_deltas(char *ret, size_t cap, const char *body)
             (void)snprintf(ret + n, cap - n, "%s%s%s", name ? name : "", name ? " " : "",
                            json_string_value(json_object_get(function, "arguments")));
         if (reason) (void)snprintf(ret + n, cap - n, ";%s", reason);
+        tokens += logprobs_of(choice);
         json_decref(j);
     }
+    return tokens;
 }
 
+/* With every second seed the end of the call is held back until the answer ends, by what may be a stop
+ * string. */
 static client *ask_for_call(const cluster *c, json_t *choice, int seed, bool is_stream)
 {
-    json_t *r = json_pack("{s:[{s:s,s:s}],s:i,s:f,s:i,s:O,s:b,s:b}", "messages", "role", "user", "content",
-                          "the day", "max_tokens", 400, "temperature", 1.0, "seed", seed, "tool_choice",
-                          choice, "parallel_tool_calls", 0, "stream", is_stream);
+    json_t *r = json_pack("{s:[{s:s,s:s}],s:i,s:f,s:i,s:O,s:b,s:b,s:b,s:s*}", "messages", "role", "user",
+                          "content", "the day", "max_tokens", 400, "temperature", 1.0, "seed", seed,
+                          "tool_choice", choice, "parallel_tool_calls", 0, "logprobs", 1, "stream", is_stream,
+                          "stop", seed % 2 ? "}\n</tool_call>#" : NULL);
     json_t *tools =
         json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":"
                    "\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99}},"
@@ -164,7 +176,8 @@ static void expect_call(const cluster *c, json_t *choice, const char *only, int 
     assert_string_equal(json_string_value(json_object_get(first, "finish_reason")), "tool_calls");
     char want[512], got[512] = "";
     (void)snprintf(want, sizeof want, "%s %s;tool_calls", name, arguments);
-    join_deltas(got, sizeof got, client_body(stream));
+    assert_int_equal(join_deltas(got, sizeof got, client_body(stream)), logprobs_of(first));
+    assert_true(logprobs_of(first) > 0);
     assert_string_equal(got, want);
     json_decref(j);
     client_end(whole);

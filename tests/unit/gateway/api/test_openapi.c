@@ -1,5 +1,6 @@
 /* The description of the API against the table of fields and itself. */
 #include "gateway/api/openapi.h"
+#include "gateway/api/answer.h"
 #include "gateway/api/dialect.h"
 
 #include <setjmp.h>
@@ -76,6 +77,46 @@ static void what_is_referred_to_is_there(void **state)
     json_decref(doc);
 }
 
+static bool has_word(const json_t *list, const char *word)
+{
+    size_t i;
+    const json_t *v;
+    json_array_foreach(list, i, v)
+        if (json_is_string(v) && strcmp(json_string_value(v), word) == 0) return true;
+    return false;
+}
+
+static void a_chats_answer_may_be_calls_of_tools(void **state)
+{
+    (void)state;
+    json_t *doc = document(), *choice, *message;
+    assert_int_equal(json_unpack(schema(doc, "ChatAnswer"), "{s:{s:{s:{s:o}}}}", "properties", "choices",
+                                 "items", "properties", &choice),
+                     0);
+    assert_int_equal(json_unpack(choice, "{s:{s:o}}", "message", "properties", &message), 0);
+    const char *why, *item;
+    assert_int_equal(json_unpack(choice, "{s:{s:s}}", "finish_reason", "$ref", &why), 0);
+    assert_string_equal(why, "#/components/schemas/ChatFinishReason");
+    for (int i = 0; i < 3; i++) {
+        const gw_ending ending[] = {GW_ENDING_STOP, GW_ENDING_LENGTH, GW_ENDING_CALLS};
+        const char *reason = gw_answer_reason(ending[i]);
+        assert_true(has_word(json_object_get(schema(doc, "ChatFinishReason"), "enum"), reason));
+        assert_int_equal(has_word(json_object_get(schema(doc, "FinishReason"), "enum"), reason), i < 2);
+    }
+    const json_t *type = json_object_get(json_object_get(message, "content"), "type");
+    assert_true(has_word(type, "string") && has_word(type, "null"));
+    assert_int_equal(json_unpack(message, "{s:{s:{s:s}}}", "tool_calls", "items", "$ref", &item), 0);
+    assert_string_equal(item, "#/components/schemas/ToolCall");
+    const json_t *call = schema(doc, "ToolCall"), *function;
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const key[] = {"id", "type", "function"};
+        assert_non_null(json_object_get(json_object_get(call, "properties"), key[i]));
+    }
+    function = json_object_get(json_object_get(call, "properties"), "function");
+    assert_true(has_word(json_object_get(function, "required"), "arguments"));
+    json_decref(doc);
+}
+
 static void a_key_may_come_in_either_header(void **state)
 {
     (void)state;
@@ -109,6 +150,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_field_of_the_table_is_described_where_it_may_stand_and_no_other),
         cmocka_unit_test(what_is_referred_to_is_there),
+        cmocka_unit_test(a_chats_answer_may_be_calls_of_tools),
         cmocka_unit_test(a_key_may_come_in_either_header),
         cmocka_unit_test(with_line_breaks_it_says_the_same),
     };

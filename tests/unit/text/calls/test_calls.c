@@ -23,8 +23,8 @@ typedef struct answer {
 
 static small_vocab vocab;
 
-/* The form of the template, which writes calls by `writes` where a message has them. */
-static const bt_call_form *form_of(const char *writes, const char *tells)
+/* The form of the template, which writes calls by `writes` where a message has them, and opens answers so. */
+static const bt_call_form *form_of_opened(const char *writes, const char *tells, const char *opens)
 {
     char text[4096];
     bt_fault f;
@@ -34,8 +34,8 @@ static const bt_call_form *form_of(const char *writes, const char *tells)
         text, sizeof text,
         "{%% if tools %%}%s{{ tools | tojson }}{%% endif %%}{%% for m in messages %%}<|{{ m.role }}|>\n"
         "{%% if m.tool_calls %%}%s{%% else %%}{{ m.content }}{%% endif %%}<|end|>\n{%% endfor %%}"
-        "{%% if add_generation_prompt %%}<|assistant|>\n{%% endif %%}",
-        tells, writes);
+        "{%% if add_generation_prompt %%}<|assistant|>\n%s{%% endif %%}",
+        tells, writes, opens);
     if (bt_tokenizer_new(&tok, &vocab.src, &f) < 0 ||
         bt_chat_new(&chat, tok, (bt_text_span){text, strlen(text)}, (bt_text_span){NULL, 0}, &f) < 0)
         fail_msg("%s", f.text);
@@ -43,6 +43,11 @@ static const bt_call_form *form_of(const char *writes, const char *tells)
     bt_chat_free(chat);
     bt_tokenizer_free(tok);
     return form;
+}
+
+static const bt_call_form *form_of(const char *writes, const char *tells)
+{
+    return form_of_opened(writes, tells, "");
 }
 
 static const char hermes[] =
@@ -98,8 +103,10 @@ static void reads(const bt_call_form *form, const char *name, const answer *all,
 }
 #define READS(form, name, all) reads(form, name, all, sizeof all / sizeof *all)
 
-#define OPEN  "<tool_call>\n"
-#define CLOSE "\n</tool_call>"
+#define OPEN   "<tool_call>\n"
+#define CLOSE  "\n</tool_call>"
+#define B16    "    \n       \t   "
+#define BLANKS B16 B16 B16 B16 /* BT_CALLS_MAX_HELD_BYTES */
 
 static void hermes_has_an_object_between_marks(void **state)
 {
@@ -146,6 +153,21 @@ static void hermes_has_an_object_between_marks(void **state)
         {"```json\n{\"a\": 1}\n```", "```json\n{\"a\": 1}\n```", 0, 0},
         {"```js", "```js", 0, 0},
         {"```json\n[1]\n```\nx", "```json\n[1]\n```\nx", 0, 0},
+        {OPEN "{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool", "@f {\"a\": 1}@", 0, 0},
+        {OPEN "{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n<", "@f {\"a\": 1}@", 0, 0},
+        {OPEN "{\"name\":\"f\",\"arguments\":{\"a\":1}" CLOSE "\n" OPEN
+              "{\"name\":\"g\",\"arguments\":{}}" CLOSE,
+         OPEN "{\"name\":\"f\",\"arguments\":{\"a\":1}" CLOSE "@g {}@", 1, 0},
+        {OPEN "{\"name\":\"f\",\n" OPEN "{\"name\":\"g\",\"arguments\":{}}" CLOSE,
+         OPEN "{\"name\":\"f\",\n@g {}@", 1, 0},
+        {OPEN "{\"name\":\"f\",\"arguments\":{\"a\":1}\n</tool",
+         OPEN "{\"name\":\"f\",\"arguments\":{\"a\":1}\n</tool", 1, 0},
+        {"x" BLANKS " " OPEN "{\"name\":\"f\",\"arguments\":{}}", "x" BLANKS " @f {}@", 0, 0},
+        {"x" BLANKS OPEN "{\"name\":\"f\",\"arguments\":{}}", "x@f {}@", 0, 0},
+        {"<tool_call>" BLANKS "{\"name\":\"f\",\"arguments\":{}}", "@f {}@", 0, 0},
+        {"<tool_call> " BLANKS "{\"name\":\"f\"}", "<tool_call> " BLANKS "{\"name\":\"f\"}", 1, 0},
+        {BLANKS " {\"name\":\"f\",\"arguments\":{}}", BLANKS " {\"name\":\"f\",\"arguments\":{}}", 0, 0},
+        {OPEN "{\"name\":\"f\",\"arguments\":{}}" BLANKS " </tool_call>" BLANKS " x", "@f {}@x", 0, 0},
     };
     READS(form_of(hermes, ""), "hermes", all);
 }
@@ -312,6 +334,33 @@ static void no_form_is_found_where_a_template_writes_none(void **state)
     assert_null(form_of("call {{ m.tool_calls[0].function.name }}", ""));
 }
 
+/* Qwen3-Coder and GLM-4.5: their words about tools have the mark of another form. */
+static void a_call_that_is_written_otherwise_has_no_form(void **state)
+{
+    (void)state;
+    static const char told[] = "Write <tool_call> before a call and </tool_call> behind it.\n",
+                      qwen_coder[] =
+                          "{% for c in m.tool_calls %}<tool_call>\n<function={{ c.function.name }}>\n"
+                          "{% for k, v in c.function.arguments.items() %}<parameter={{ k }}>\n{{ v }}\n"
+                          "</parameter>\n{% endfor %}</function>\n</tool_call>{% endfor %}",
+                      glm[] = "{% for c in m.tool_calls %}<tool_call>{{ c.function.name }}\n"
+                              "{% for k, v in c.function.arguments.items() %}<arg_key>{{ k }}</arg_key>\n"
+                              "<arg_value>{{ v }}</arg_value>\n{% endfor %}</tool_call>{% endfor %}";
+    assert_null(form_of(qwen_coder, told));
+    assert_null(form_of(glm, told));
+    assert_null(form_of_opened(glm, told, "<think>\n"));
+    assert_string_equal(form_of("", told)->name, "hermes");
+}
+
+static void a_form_is_found_where_the_prompt_opens_thoughts(void **state)
+{
+    (void)state;
+    assert_string_equal(form_of_opened(hermes, "", "<think>\n")->name, "hermes");
+    assert_string_equal(form_of_opened(granite, "", "<think>\n")->name, "granite");
+    assert_string_equal(form_of_opened(mistral, "", "[THINK]")->name, "mistral");
+    assert_string_equal(form_of_opened(llama, "", "<think>\n")->name, "llama-json");
+}
+
 static void what_is_deep_or_long_is_text(void **state)
 {
     (void)state;
@@ -332,6 +381,31 @@ static void what_is_deep_or_long_is_text(void **state)
     got = read_in_steps(form, &(answer){text, text, 1, 0}, 4096, false);
     assert_string_equal(got, text);
     free(got);
+    free(text);
+}
+
+static void no_more_than_a_mark_and_a_short_run_of_white_space_is_held(void **state)
+{
+    (void)state;
+    static const char *const begins[] = {
+        "", "x", "<tool_call>", "[f()]", "<|python_start|>", "{\"name\": \"f\", \"arguments\": {}}"};
+    enum { LEN = 512 << 10, STEP = 16, MARK = 16 };
+    const bt_call_form *forms[] = {form_of(hermes, ""), form_of(pythonic, "")};
+    char *text = malloc(LEN);
+    assert_non_null(text);
+    for (size_t i = 0; i < 2 * sizeof begins / sizeof *begins; i++) {
+        const char *begin = begins[i / 2];
+        bt_calls c;
+        bt_calls_part p;
+        memset(text, ' ', LEN);
+        memcpy(text, begin, strlen(begin));
+        bt_calls_begin(&c, forms[i % 2], json_pack("{s:b}", "f", 1), false);
+        for (size_t n = STEP; n <= LEN; n += STEP) {
+            while (bt_calls_next(&p, &c, text, n, false)) continue;
+            assert_true(n - c.at <= BT_CALLS_MAX_HELD_BYTES + MARK);
+        }
+        bt_calls_done(&c);
+    }
     free(text);
 }
 
@@ -430,7 +504,10 @@ int main(void)
         cmocka_unit_test(pythonic_has_a_list_of_calls),
         cmocka_unit_test(a_single_call_is_the_first),
         cmocka_unit_test(no_form_is_found_where_a_template_writes_none),
+        cmocka_unit_test(a_call_that_is_written_otherwise_has_no_form),
+        cmocka_unit_test(a_form_is_found_where_the_prompt_opens_thoughts),
         cmocka_unit_test(what_is_deep_or_long_is_text),
+        cmocka_unit_test(no_more_than_a_mark_and_a_short_run_of_white_space_is_held),
         cmocka_unit_test(answers_that_are_calls_follow_form_and_schemas),
         cmocka_unit_test(names_of_tools_are_taken_from_either_place),
     };
