@@ -443,9 +443,11 @@ static const char structured_outputs_schema[] =
     "\"choice\":{\"type\":[\"array\",\"null\"],\"minItems\":1,\"items\":{\"type\":\"string\"}}}}";
 static const char response_format_schema[] =
     "{\"type\":\"object\",\"required\":[\"type\"],\"properties\":{"
-    "\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":[\"object\",\"boolean\"]},"
-    "\"json_schema\":{\"type\":\"object\",\"required\":[\"schema\"],\"properties\":{"
-    "\"name\":{\"type\":\"string\"},\"strict\":{\"type\":[\"boolean\",\"null\"]},\"schema\":{\"type\":[\"object\",\"boolean\"]}}}}}";
+    "\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},"
+    "\"schema\":{\"type\":[\"object\",\"boolean\",\"null\"]},"
+    "\"json_schema\":{\"type\":[\"object\",\"null\"],\"required\":[\"schema\"],\"properties\":{"
+    "\"name\":{\"type\":[\"string\",\"null\"]},\"strict\":{\"type\":[\"boolean\",\"null\"]},"
+    "\"schema\":{\"type\":[\"object\",\"boolean\"]}}}}}";
 static const char stop_schema[] =
     "{\"anyOf\":[{\"type\":\"string\",\"minLength\":1,\"maxLength\":256},{\"type\":\"array\",\"maxItems\":16,"
     "\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}]}";

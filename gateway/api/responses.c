@@ -118,6 +118,8 @@ static bt_err add_item(gw_reader *p, json_t *talk, json_t *item, size_t index, j
     if (!json_is_object(item)) return gw_read_wrong_type(p, where, "an object", item);
     const char *type = json_string_value(json_object_get(item, "type")),
                *role = json_string_value(json_object_get(item, "role"));
+    if (!type && json_object_get(item, "type"))
+        return gw_read_wrong_type(p, where, "an item with a 'type' that is a string", item);
     if (!type) type = "message";
     if (strcmp(type, "reasoning") == 0) {
         json_t *content = json_object_get(item, "content");
@@ -171,7 +173,7 @@ static const char input_schema[] =
     "\"required\":[\"type\",\"text\"],\"properties\":{\"text\":{\"type\":\"string\"}}}}]}}}}]}";
 static const char format_schema[] =
     "{\"type\":\"object\",\"properties\":{\"format\":{\"type\":[\"object\",\"null\"],\"required\":[\"type\"],"
-    "\"properties\":{\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":[\"object\",\"boolean\"]}}}}}";
+    "\"properties\":{\"type\":{\"enum\":[\"text\",\"json_object\",\"json_schema\"]},\"schema\":{\"type\":[\"object\",\"boolean\",\"null\"]}}}}}";
 
 static const char metadata_schema[] =
     "{\"type\":\"object\",\"maxProperties\":16,\"propertyNames\":{\"maxLength\":64},"

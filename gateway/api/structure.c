@@ -73,6 +73,19 @@ bt_err gw_structure_choice(gw_reader *p, const gw_field *f, json_t *v)
     return set(p, f->name, GW_STRUCTURE_CHOICE, v);
 }
 
+/* A member that is null is one that is absent. */
+static json_t *given(const json_t *object, const char *name)
+{
+    json_t *v = json_object_get(object, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static bt_err no_schema(gw_reader *p, const gw_field *f)
+{
+    return gw_error_say(p->err, 400, "missing_required_parameter", f->name,
+                        "Invalid '%s': 'json_schema' has no 'schema'.", f->name);
+}
+
 /* {"type": "text" | "json_object" | "json_schema", "json_schema": {"schema": {...}}}; llama.cpp's clients
  * write "schema" beside "json_object". */
 bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v)
@@ -81,8 +94,13 @@ bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v)
     if (!json_is_object(v) || !type)
         return gw_error_say(p->err, 400, "invalid_type", f->name,
                             "Invalid '%s': expected an object with a 'type'.", f->name);
-    json_t *schema = json_object_get(v, "schema"), *named = json_object_get(v, "json_schema");
-    const json_t *own = json_object_get(named, "schema"), *bad = !is_schema(schema) ? schema : own;
+    json_t *schema = given(v, "schema"), *named = given(v, "json_schema"), *own = given(named, "schema");
+    const json_t *bad = !is_schema(schema) ? schema : own, *name = given(named, "name"),
+                 *strict = given(named, "strict");
+    if (named && !json_is_object(named)) return gw_read_wrong_type(p, f->name, "an object", named);
+    if (named && !own) return no_schema(p, f);
+    if (name && !json_is_string(name)) return gw_read_wrong_type(p, f->name, "a string", name);
+    if (strict && !json_is_boolean(strict)) return gw_read_wrong_type(p, f->name, "true or false", strict);
     if (!is_schema(bad)) return gw_read_wrong_type(p, f->name, "a JSON schema", bad);
     if (strcmp(type, "text") == 0) return BT_OK;
     if (strcmp(type, "json_object") == 0)
@@ -91,11 +109,8 @@ bt_err gw_structure_field(gw_reader *p, const gw_field *f, json_t *v)
         return gw_error_say(p->err, 400, "invalid_value", f->name,
                             "Invalid '%s': type '%.32s' is not one of text, json_object, json_schema.",
                             f->name, type);
-    if (named) schema = json_object_get(named, "schema");
-    if (!schema)
-        return gw_error_say(p->err, 400, "missing_required_parameter", f->name,
-                            "Invalid '%s': 'json_schema' has no 'schema'.", f->name);
-    return set_schema(p, f->name, schema);
+    if (!named && !schema) return no_schema(p, f);
+    return set_schema(p, f->name, named ? own : schema);
 }
 
 /* vLLM's: an object with one of these. */

@@ -58,6 +58,7 @@ static void refuses_what_it_does_not_do_by_name(void **state)
         {"{\"input\":3}", "input", "a string or an array"},
         {"{\"input\":[{\"type\":\"reasoning\",\"summary\":[]}]}", "input", "no message"},
         {"{\"input\":[{\"type\":\"function_call_output\"}]}", "input[0]", "of type 'function_call_output'"},
+        {"{\"input\":[{\"type\":{},\"role\":\"user\",\"content\":\"x\"}]}", "input[0]", "a string"},
         {"{\"input\":[{\"role\":\"robot\",\"content\":\"x\"}]}", "input[0]", "role"},
         {"{\"input\":[{\"role\":\"user\",\"content\":[{\"type\":\"input_image\"}]}]}", "input[0].content",
          "of type 'input_image'"},

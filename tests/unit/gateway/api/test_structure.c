@@ -72,9 +72,13 @@ static void each_field_becomes_its_program(void **state)
 static void fields_that_ask_for_nothing_make_none(void **state)
 {
     (void)state;
-    static const char *const rows[] = {"\"response_format\":{\"type\":\"text\"}", "\"grammar\":\"\"",
-                                       "\"guided_json\":null", "\"structured_outputs\":{\"json\":null}",
-                                       "\"structured_outputs\":{\"json_object\":false}"};
+    static const char *const rows[] = {
+        "\"response_format\":{\"type\":\"text\"}",
+        "\"grammar\":\"\"",
+        "\"response_format\":{\"type\":\"text\",\"schema\":null,\"json_schema\":null}",
+        "\"guided_json\":null",
+        "\"structured_outputs\":{\"json\":null}",
+        "\"structured_outputs\":{\"json_object\":false}"};
     gw_structures *s = gw_structures_new();
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
         gw_ask r;
@@ -105,6 +109,12 @@ static void an_error_names_the_field_and_the_cause(void **state)
         {"\"response_format\":{\"type\":\"text\",\"schema\":3}", "response_format", "a JSON schema"},
         {"\"response_format\":{\"type\":\"text\",\"json_schema\":{\"schema\":[]}}", "response_format",
          "a JSON schema"},
+        {"\"response_format\":{\"type\":\"text\",\"json_schema\":3}", "response_format", "an object"},
+        {"\"response_format\":{\"type\":\"text\",\"json_schema\":{\"schema\":{},\"name\":3}}",
+         "response_format", "a string"},
+        {"\"response_format\":{\"type\":\"text\",\"json_schema\":{\"schema\":{},\"strict\":3}}",
+         "response_format", "true or false"},
+        {"\"response_format\":{\"type\":\"text\",\"json_schema\":{}}", "response_format", "has no 'schema'"},
         {"\"structured_outputs\":{\"choice\":false}", "structured_outputs.choice", "an array of strings"},
         {"\"structured_outputs\":{\"xml\":1}", "structured_outputs", "'structured_outputs.xml'"},
         {"\"structured_outputs\":{\"regex\":\"(\"}", "structured_outputs.regex", "byte"},
