@@ -141,8 +141,8 @@ sodium.h     common/crypto$
 microhttpd.h gateway/http$
 curl/curl.h  (tools/(cluster|pull)|lab/replay)$
 histedit.h   tools/chat$
-pcre2.h      common/text(/jinja)?$
-utf8proc.h   common/text(/jinja)?$
+pcre2.h      common/text(/(jinja|calls))?$
+utf8proc.h   common/text(/(jinja|calls))?$
 xxhash.h     common/base$
 HOMES
 clean_tree
