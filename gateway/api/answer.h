@@ -46,7 +46,8 @@ typedef enum gw_ending {
     GW_ENDING_STOP, /* the model ended it, or a stop id */
     GW_ENDING_LENGTH,
     GW_ENDING_STRING, /* a stop string */
-    GW_ENDING_CALLS,  /* the model ended it, and calls tools; only where the dialect has words for that */
+    GW_ENDING_CALLS,  /* the model or a stop string ended it, and it calls tools; only where the dialect has words for
+                         that */
     GW_ENDINGS
 } gw_ending;
 

@@ -376,7 +376,10 @@ static bt_err field_tool_choice(gw_reader *p, const gw_field *f, json_t *v)
     if (!choice && !json_is_object(v)) return gw_read_wrong_type(p, f->name, "a string or an object", v);
     p->r.has_no_calls = choice && strcmp(choice, "none") == 0;
     if (p->r.has_no_calls || (choice && strcmp(choice, "auto") == 0)) return BT_OK;
-    p->r.call = json_string_value(json_object_get(json_object_get(v, "function"), "name"));
+    const json_t *type = json_object_get(v, "type");
+    const char *type_name = json_string_value(type);
+    if (!type || (type_name && strcmp(type_name, "function") == 0))
+        p->r.call = json_string_value(json_object_get(json_object_get(v, "function"), "name"));
     p->r.must_call = p->r.call || (choice && strcmp(choice, "required") == 0);
     if (p->r.must_call) return BT_OK;
     return gw_error_say(

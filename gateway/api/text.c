@@ -132,13 +132,43 @@ bt_err gw_text_render(bt_chat_prompt *ret, const gw_text *t, const gw_ask *r, gw
     return e < 0 ? blame(err, e, r->prompt_field, &fault) : BT_OK;
 }
 
+/* A schema that an object may follow, as arguments are. */
+static bool may_be_object(const json_t *schema)
+{
+    const json_t *type = json_object_get(schema, "type"), *v;
+    size_t i;
+    bool is_there = !type || (json_is_string(type) && strcmp(json_string_value(type), "object") == 0);
+    json_array_foreach(type, i, v)
+        is_there |= json_is_string(v) && strcmp(json_string_value(v), "object") == 0;
+    return json_is_object(schema) && is_there;
+}
+
+static bt_err check_tool(const gw_ask *r, const json_t *tool, size_t i, gw_error *err)
+{
+    const json_t *function = json_object_get(tool, "function"), *own = function ? function : tool,
+                 *parameters = json_object_get(own, "parameters");
+    char where[64];
+    (void)snprintf(where, sizeof where, "tools[%zu].%sparameters", i, function ? "function." : "");
+    if (parameters && !json_is_null(parameters) && !may_be_object(parameters))
+        return gw_error_say(
+            err, 400, "invalid_value", where,
+            "Invalid '%s': a call's arguments are an object, which this schema does not allow.", where);
+    if (r->must_call) return BT_OK; /* each call keeps to its schema then */
+    (void)snprintf(where, sizeof where, "tools[%zu].%sstrict", i, function ? "function." : "");
+    if (json_is_true(json_object_get(own, "strict")))
+        return gw_error_say(err, 400, "unsupported_parameter", where,
+                            "'%s' is only supported where 'tool_choice' is 'required' or names a tool.",
+                            where);
+    return BT_OK;
+}
+
 /* What calls cannot be read of. */
 static bt_err check_tools(const gw_text *t, const gw_ask *r, gw_error *err)
 {
     json_t *names;
     size_t i;
     const json_t *tool;
-    char where[64];
+    bt_err e;
     if (!r->tells_calls)
         return gw_error_say(err, 400, "unsupported_parameter", "tools",
                             "'tools' is not supported here unless 'tool_choice' is 'none'.");
@@ -152,25 +182,27 @@ static bt_err check_tools(const gw_text *t, const gw_ask *r, gw_error *err)
             err, 400, "invalid_value", r->structure.field,
             "'%s' leaves no room for a call of a tool: with 'tools', 'tool_choice' must be 'none'.",
             r->structure.field);
-    const bt_err e = bt_calls_names(&names, &i, r->talk.tools);
+    e = bt_calls_names(&names, &i, r->talk.tools);
     if (e == BT_ENOMEM) return blame(err, e, "tools", NULL);
     if (e < 0)
         return gw_error_say(err, 400, "invalid_value", "tools",
                             "Invalid 'tools[%zu]': a tool has a function with a name of 1 to %d bytes.", i,
                             BT_CALLS_MAX_NAME_BYTES);
     const bool has_named = !r->call || json_object_get(names, r->call);
+    json_array_foreach(r->talk.tools, i, tool) {
+        const json_t *function = json_object_get(tool, "function");
+        const char *name = json_string_value(json_object_get(function ? function : tool, "name"));
+        if (json_object_del(names, name) < 0) break;
+    }
     json_decref(names);
+    if (i < json_array_size(r->talk.tools))
+        return gw_error_say(err, 400, "invalid_value", "tools",
+                            "Invalid 'tools[%zu]': another tool has the same name.", i);
     if (!has_named)
         return gw_error_say(err, 400, "invalid_value", "tool_choice",
                             "Invalid 'tool_choice': there is no tool '%.64s' in 'tools'.", r->call);
-    json_array_foreach(r->talk.tools, i, tool) {
-        if (r->must_call) break; /* each call keeps to its schema then */
-        (void)snprintf(where, sizeof where, "tools[%zu].function.strict", i);
-        if (json_is_true(json_object_get(json_object_get(tool, "function"), "strict")))
-            return gw_error_say(err, 400, "unsupported_parameter", where,
-                                "'%s' is only supported where 'tool_choice' is 'required' or names a tool.",
-                                where);
-    }
+    json_array_foreach(r->talk.tools, i, tool)
+        if ((e = check_tool(r, tool, i, err)) < 0) return e;
     return BT_OK;
 }
 

@@ -103,7 +103,7 @@ static bt_err write_last(bt_buf *out, gw_live *l, gw_answer_report *r)
     bt_err e = l->text.said.err;
     const bool calls = l->is_stream && l->text.calls.given > 0;
     a->now_us = bt_clock_wall_us();
-    if (calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
+    if (calls && r->ending != GW_ENDING_LENGTH) r->ending = GW_ENDING_CALLS;
     if (l->is_stream) return e < 0 ? e : t->end(out, a, r);
     json_t *logprobs = gw_logprobs_tell(&l->logprobs, &l->text, true);
     while (e == BT_OK && gw_text_next(&p, &call, &l->text, true)) {
@@ -111,7 +111,7 @@ static bt_err write_last(bt_buf *out, gw_live *l, gw_answer_report *r)
         else if (add_call(&r->calls, &call) < 0) e = BT_ENOMEM;
     }
     if (l->text.said.err < 0) e = l->text.said.err;
-    if (r->calls && r->ending == GW_ENDING_STOP) r->ending = GW_ENDING_CALLS;
+    if (r->calls && r->ending != GW_ENDING_LENGTH) r->ending = GW_ENDING_CALLS;
     r->said = (bt_text_span){bt_buf_text(&a->kept[0]), a->kept[0].len};
     r->thoughts = (bt_text_span){bt_buf_text(&a->kept[1]), a->kept[1].len};
     if (e == BT_OK) e = t->whole(out, a, r, logprobs);

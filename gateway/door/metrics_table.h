@@ -19,8 +19,7 @@ X(LEFT_OUT, COUNTER, "baton_prompt_bytes_left_out_total", NULL, NULL, NULL, NULL
 X(GENERATION_TOKENS, COUNTER, "baton_generation_tokens_total", NULL, NULL, NULL, NULL, NULL, "Tokens given to clients")
 X(TOOL_CALLS, COUNTER, "baton_tool_calls_total", "outcome", calls, NULL, NULL, NULL,
   "Calls of tools in answers: given to clients; begun by the model but not to be read, or of a tool that the request "
-  "does "
-  "not have, which are given as text")
+  "does not have, which are given as text")
 X(TTFT, HISTOGRAM, "baton_time_to_first_token_seconds", NULL, NULL, NULL, NULL, slow_s,
   "Time from the arrival of a request to its token 0")
 X(ITL, HISTOGRAM, "baton_inter_token_latency_seconds", NULL, NULL, NULL, NULL, fast_s,

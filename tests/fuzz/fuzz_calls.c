@@ -32,7 +32,7 @@ static bt_buf split(const char *text, size_t len, size_t step, uint8_t how)
                 (void)bt_buf_add(&ret, p.text.ptr, p.text.len);
                 continue;
             }
-            json_t *arguments = json_loads(p.call.arguments, JSON_ALLOW_NUL, NULL);
+            json_t *arguments = json_loads(p.call.arguments, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
             if (!json_is_object(arguments)) abort();
             json_decref(arguments);
             (void)bt_buf_fmt(&ret, "\1%u %s %s\1", p.call.index, p.call.name, p.call.arguments);

@@ -74,23 +74,36 @@ static bt_text_span find_member(bt_text_span object, const char *key)
     return ret;
 }
 
+/* As JSON has it: integers of any length, and \u0000 in strings. */
+enum { JSON_FLAGS = JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL };
+
 static bool is_object(bt_text_span s)
 {
-    json_t *j = json_loadb(s.ptr, s.len, 0, NULL);
+    json_t *j = json_loadb(s.ptr, s.len, JSON_FLAGS, NULL);
     const bool ret = json_is_object(j);
     json_decref(j);
     return ret;
 }
 
+/* Whether one name stands twice among arguments, which Python refuses. */
+static bool repeats(bt_text_span text, const json_t *arguments)
+{
+    bt_text_span member;
+    size_t at = 1, n = 0;
+    while (next_member(&member, text, &at)) n++;
+    return n != json_object_size(arguments);
+}
+
 /* The call of an object's text as {"name", "arguments": text}, a new reference; NULL: it is none. */
 static json_t *read_call(bt_calls *c, bt_text_span object)
 {
-    json_t *j = json_loadb(object.ptr, object.len, 0, NULL), *ret = NULL;
+    json_t *j = json_loadb(object.ptr, object.len, JSON_FLAGS, NULL), *ret = NULL;
     const char *key = json_object_get(j, "arguments") ? "arguments" : "parameters";
     const json_t *name = json_object_get(j, "name"), *arguments = json_object_get(j, key);
     bt_text_span text = find_member(j ? object : (bt_text_span){"", 0}, key);
     if (json_is_string(arguments)) /* twice JSON */
         text = (bt_text_span){json_string_value(arguments), json_string_length(arguments)};
+    if (c->form->body == BT_CALL_PYTHON && repeats(text, arguments)) text.len = 0;
     if (json_is_string(name) && arguments && text.len > 0 && is_object(text)) {
         c->is_unknown = !json_object_getn(c->names, json_string_value(name), json_string_length(name));
         if (c->is_unknown)
@@ -104,7 +117,7 @@ static json_t *read_call(bt_calls *c, bt_text_span object)
 /* All calls of a body, or NULL. */
 static json_t *read_list(bt_calls *c, bt_text_span list)
 {
-    json_t *whole = json_loadb(list.ptr, list.len, 0, NULL),
+    json_t *whole = json_loadb(list.ptr, list.len, JSON_FLAGS, NULL),
            *ret = json_is_array(whole) ? json_array() : NULL;
     bt_text_span member;
     size_t at = 1;
@@ -165,7 +178,7 @@ static bool give_call(bt_calls_part *ret, bt_calls *c)
 {
     while (c->next < json_array_size(c->ready)) {
         const json_t *call = json_array_get(c->ready, c->next++);
-        if (c->is_single && c->given > 0) continue;
+        if (c->given >= (c->is_single ? 1 : BT_CALLS_MAX_CALLS)) continue;
         *ret = (bt_calls_part){.is_call = true,
                                .call = {json_string_value(json_object_get(call, "name")),
                                         json_string_value(json_object_get(call, "arguments")), c->given++}};
@@ -369,19 +382,30 @@ bt_err bt_calls_names(json_t **ret, size_t *ret_bad, const json_t *tools)
 
 /* ---- answers that are calls ---- */
 
-/* References to the root lead to where it is now. False: no memory. */
-static bool move_references(json_t *j, const char *to)
+static bool is_among(const char *key, const char *const *list)
 {
+    while (*list && strcmp(key, *list) != 0) list++;
+    return *list != NULL;
+}
+
+/* References to the root lead to where it is now. is_map: the keys of j are names of schemas, and no
+ * keywords. Depth is that of a request's JSON, which its parser bounds. False: no memory. */
+static bool move_references(json_t *j, const char *to, bool is_map)
+{
+    static const char *const values[] = {"const", "enum", "default", "examples", NULL},
+                             *const maps[] = {"properties", "patternProperties", "dependentSchemas",
+                                              "$defs",      "definitions",       NULL};
     const char *key;
     size_t i;
     json_t *v;
     bool is_good = true;
-    json_array_foreach(j, i, v) is_good &= move_references(v, to);
+    json_array_foreach(j, i, v) is_good &= move_references(v, to, false);
     json_object_foreach(j, key, v) {
         const char *path = json_string_value(v);
-        if (strcmp(key, "$ref") == 0 && path && path[0] == '#')
+        if (!is_map && is_among(key, values)) continue;
+        if (!is_map && strcmp(key, "$ref") == 0 && path && path[0] == '#')
             is_good &= json_object_set_new(j, key, json_sprintf("#%s%s", to, path + 1)) == 0;
-        else is_good &= move_references(v, to);
+        else is_good &= move_references(v, to, !is_map && is_among(key, maps));
     }
     return is_good;
 }
@@ -393,9 +417,14 @@ static json_t *call_schema(const json_t *tool, const char *key, const char *at)
     if (!function) function = tool;
     json_t *given = json_object_get(function, "parameters"),
            *arguments = json_is_object(given) ? json_deep_copy(given) : json_pack("{s:s}", "type", "object");
+    const char *type = json_string_value(json_object_get(arguments, "type"));
+    const bool is_object_already = type && strcmp(type, "object") == 0;
     char to[128];
-    (void)snprintf(to, sizeof to, "%s/properties/%s", at, key);
-    if (arguments && move_references(arguments, to))
+    (void)snprintf(to, sizeof to, "%s/properties/%s%s", at, key, is_object_already ? "" : "/allOf/1");
+    const bool is_good = arguments && move_references(arguments, to, false);
+    if (is_good && !is_object_already)
+        arguments = json_pack("{s:[{s:s},o]}", "allOf", "type", "object", arguments);
+    if (is_good && arguments)
         return json_pack("{s:s,s:{s:{s:O},s:o},s:[s,s]}", "type", "object", "properties", "name", "const",
                          json_object_get(function, "name"), key, arguments, "required", "name", key);
     json_decref(arguments);

@@ -14,6 +14,7 @@ enum {
     BT_CALLS_MAX_HELD_BYTES = 64,      /* of white space before a mark or a body; a longer run is text, and no call's */
     BT_CALLS_MAX_DEPTH = 64,           /* of lists and objects in arguments */
     BT_CALLS_MAX_NAME_BYTES = 256,
+    BT_CALLS_MAX_CALLS = 128, /* of an answer; later ones are dropped */
 };
 
 typedef enum bt_call_body {
@@ -42,8 +43,9 @@ bt_err bt_calls_names(struct json_t **ret, size_t *ret_bad, const struct json_t 
 
 /* An answer that is nothing but calls: {"schema", "before", "between", "behind", "is_many"}, a new reference. The JSON
  * Schema is of one body, which stands between the two texts; is_many: of one body or more. only: the tool that is
- * called, NULL: any. Members of `parameters` of a tool that point into it (#/...) point to the same places still.
- * tools: as bt_calls_names takes them. NULL: memory lacks, or the form's bodies are no JSON (bt_calls_has_schema). */
+ * called, NULL: any. Arguments are objects, whatever `parameters` say of their type. Members of `parameters` of a tool
+ * that point into it (#/...) point to the same places still. tools: as bt_calls_names takes them. NULL: memory lacks,
+ * or the form's bodies are no JSON (bt_calls_has_schema). */
 static inline bool bt_calls_has_schema(const bt_call_form *form) { return form->body != BT_CALL_PYTHON; }
 struct json_t *bt_calls_schema(const bt_call_form *form, const struct json_t *tools, const char *only, bool is_single);
 

@@ -1,4 +1,5 @@
-/* A recursive descent that writes while it reads; false once anything is wrong. */
+/* A recursive descent that writes while it reads; false once anything is wrong. Values in one another are at
+ * most source.depth deep. */
 #include "text/calls/python.h"
 
 #include <string.h>
@@ -149,7 +150,18 @@ static bool members(source *s, bool (*member)(source *s), char close)
     return true;
 }
 
-static bool list(source *s, char close) { return put(s, "[") && members(s, value, close) && put(s, "]"); }
+static bool list(source *s) { return put(s, "[") && members(s, value, ']') && put(s, "]"); }
+/* One value in parentheses, without a comma, is that value. */
+static bool tuple(source *s)
+{
+    const size_t at = s->out->len;
+    if (take(s, ')')) return put(s, "[]");
+    if (!put(s, " ") || !value(s)) return false;
+    if (take(s, ')')) return true;
+    s->out->data[at] = '[';
+    return take(s, ',') && (take(s, ')') || (put(s, ",") && members(s, value, ')'))) && put(s, "]");
+}
+
 static bool dict(source *s) { return put(s, "{") && members(s, pair, '}') && put(s, "}"); }
 
 static bool call(source *s)
@@ -166,8 +178,8 @@ static bool value(source *s)
     const char c = *s->at;
     const bool is_good = c == '"' || c == '\'' ? string(s)
                          : is_letter(c)        ? word(s)
-                         : take(s, '[')        ? list(s, ']')
-                         : take(s, '(')        ? list(s, ')')
+                         : take(s, '[')        ? list(s)
+                         : take(s, '(')        ? tuple(s)
                          : take(s, '{')        ? dict(s)
                                                : number(s);
     s->depth++;

@@ -132,14 +132,14 @@ static size_t join_deltas(char *ret, size_t cap, const char *body)
     return tokens;
 }
 
-/* With every second seed the end of the call is held back until the answer ends, by what may be a stop
- * string. */
+/* With two of three seeds the end of the call is held back by a stop string, which never comes, or does. */
 static client *ask_for_call(const cluster *c, json_t *choice, int seed, bool is_stream)
 {
-    json_t *r = json_pack("{s:[{s:s,s:s}],s:i,s:f,s:i,s:O,s:b,s:b,s:b,s:s*}", "messages", "role", "user",
-                          "content", "the day", "max_tokens", 400, "temperature", 1.0, "seed", seed,
-                          "tool_choice", choice, "parallel_tool_calls", 0, "logprobs", 1, "stream", is_stream,
-                          "stop", seed % 2 ? "}\n</tool_call>#" : NULL);
+    static const char *const stop[] = {NULL, "}\n</tool_call>#", "\n</tool_call>"};
+    json_t *r =
+        json_pack("{s:[{s:s,s:s}],s:i,s:f,s:i,s:O,s:b,s:b,s:b,s:s*}", "messages", "role", "user", "content",
+                  "the day", "max_tokens", 400, "temperature", 1.0, "seed", seed, "tool_choice", choice,
+                  "parallel_tool_calls", 0, "logprobs", 1, "stream", is_stream, "stop", stop[seed % 3]);
     json_t *tools =
         json_loads("[{\"type\":\"function\",\"function\":{\"name\":\"add\",\"parameters\":{\"type\":"
                    "\"object\",\"properties\":{\"a\":{\"type\":\"integer\",\"minimum\":0,\"maximum\":99}},"

@@ -173,6 +173,22 @@ static void takes_a_salt_of_1_to_256_bytes_for_kept_prefixes(void **state)
     (void)bad(false, "{\"prompt\":\"a\",\"cache_salt\":5}", 400, "cache_salt", "expected a string");
 }
 
+static void a_tool_is_chosen_by_the_type_function(void **state)
+{
+    (void)state;
+#define CHOICE(type) \
+    "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"tools\":[{\"name\":\"f\"}],\"tool_choice\":" \
+    "{" type "\"function\":{\"name\":\"f\"}}}"
+    static const char *const right[] = {CHOICE(""), CHOICE("\"type\":\"function\",")};
+    for (size_t i = 0; i < 2; i++) {
+        gw_ask r = good(true, right[i]);
+        assert_string_equal(r.call, "f");
+        gw_ask_done(&r);
+    }
+    (void)bad(true, CHOICE("\"type\":\"tool\","), 400, "tool_choice", "expected 'auto'");
+    (void)bad(true, CHOICE("\"type\":1,"), 400, "tool_choice", "expected 'auto'");
+}
+
 static void refuses_parameters_out_of_range_with_value_and_range(void **state)
 {
     (void)state;
@@ -660,6 +676,7 @@ int main(void)
         cmocka_unit_test(reads_which_nodes_a_request_wishes_for),
         cmocka_unit_test(reads_penalties_bias_log_probabilities_and_stop_ids),
         cmocka_unit_test(takes_a_salt_of_1_to_256_bytes_for_kept_prefixes),
+        cmocka_unit_test(a_tool_is_chosen_by_the_type_function),
         cmocka_unit_test(refuses_parameters_out_of_range_with_value_and_range),
         cmocka_unit_test(reads_a_completion_as_text_or_as_a_token_list),
         cmocka_unit_test(a_whole_number_is_an_integer_however_it_is_written),

@@ -440,6 +440,16 @@ static void tools_that_cannot_be_called_are_refused_by_name(void **state)
     tools_are_refused(&t, "[{\"name\":\"f\"},{}]", r, "Invalid 'tools[1]'");
     tools_are_refused(&t, "[{\"function\":{\"name\":\"f\",\"strict\":true}}]", r,
                       "'tools[0].function.strict'");
+    tools_are_refused(&t, "[{\"name\":\"f\",\"strict\":true}]", r, "'tools[0].strict'");
+    tools_are_refused(&t,
+                      "[{\"name\":\"f\"},{\"function\":{\"name\":\"g\"}},{\"function\":{\"name\":\"f\"}}]", r,
+                      "Invalid 'tools[2]': another tool has the same name");
+    tools_are_refused(&t, "[{\"name\":\"f\",\"parameters\":{\"type\":\"string\"}}]", r,
+                      "Invalid 'tools[0].parameters'");
+    tools_are_refused(&t, "[{\"name\":\"f\",\"parameters\":{\"type\":[\"null\"]}}]", r,
+                      "Invalid 'tools[0].parameters'");
+    tools_are_refused(&t, "[{\"function\":{\"name\":\"f\",\"parameters\":[1]}}]", r,
+                      "Invalid 'tools[0].function.parameters'");
     gw_ask shaped = {.tells_calls = true,
                      .structure = {.form = GW_STRUCTURE_OBJECT, .field = "response_format"}};
     tools_are_refused(&t, "[{\"name\":\"f\"}]", shaped, "'response_format' leaves no room for a call");

@@ -154,6 +154,8 @@ static void hermes_has_an_object_between_marks(void **state)
         {"```js", "```js", 0, 0},
         {"```json\n[1]\n```\nx", "```json\n[1]\n```\nx", 0, 0},
         {OPEN "{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n</tool", "@f {\"a\": 1}@", 0, 0},
+        {OPEN "{\"name\": \"f\", \"arguments\": {\"a\": \"\\u0000\", \"b\": 18446744073709551616}}",
+         "@f {\"a\": \"\\u0000\", \"b\": 18446744073709551616}@", 0, 0},
         {OPEN "{\"name\": \"f\", \"arguments\": {\"a\": 1}}\n<", "@f {\"a\": 1}@", 0, 0},
         {OPEN "{\"name\":\"f\",\"arguments\":{\"a\":1}" CLOSE "\n" OPEN
               "{\"name\":\"g\",\"arguments\":{}}" CLOSE,
@@ -310,6 +312,13 @@ static void pythonic_has_a_list_of_calls(void **state)
         {"<|python_start|>print(1)<|python_end|>", "<|python_start|>print(1)<|python_end|>", 1, 0},
         {"[f(a=01)]", "[f(a=01)]", 0, 0},
         {"[f(a='\xff')]", "[f(a='\xff')]", 0, 0},
+        {"[f(a=(1), b=((2)), c=(3,), d=(), e=(4, 5,), g=('x'))]",
+         "@f {\"a\": 1,\"b\":  2,\"c\":[3],\"d\":[],\"e\":[4,5],\"g\": \"x\"}@", 0, 0},
+        {"[f(a=(,))]", "[f(a=(,))]", 0, 0},
+        {"[f(a=(1 2))]", "[f(a=(1 2))]", 0, 0},
+        {"[f(a=1, b=2, a=3)]", "[f(a=1, b=2, a=3)]", 0, 0},
+        {"[f(a={'k': 1, 'k': 2})]", "@f {\"a\":{\"k\":1,\"k\":2}}@", 0, 0},
+        {"[f(a=123456789012345678901234567890)]", "@f {\"a\":123456789012345678901234567890}@", 0, 0},
     };
     READS(form_of(pythonic, ""), "pythonic", all);
 }
@@ -409,13 +418,26 @@ static void no_more_than_a_mark_and_a_short_run_of_white_space_is_held(void **st
     free(text);
 }
 
-/* Whether an answer that is calls of these tools may be the text. */
-static bool allows(const bt_call_form *form, const char *only, bool is_single, const char *text)
+static void of_many_calls_the_first_are_given(void **state)
 {
-    static const char tools[] =
-        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"n\":{\"type\":\"integer\"}},\"type\":"
-        "\"object\","
-        "\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"]}}},{\"name\":\"g\"}]";
+    (void)state;
+    enum { CALLS = BT_CALLS_MAX_CALLS + 2 };
+    char text[8 * CALLS] = "[";
+    bt_calls c;
+    bt_calls_part p;
+    for (size_t n = 0; n < CALLS; n++) strcat(text, "f(), ");
+    strcat(text, "]");
+    uint32_t given = 0;
+    bt_calls_begin(&c, form_of(pythonic, ""), json_pack("{s:b}", "f", 1), false);
+    while (bt_calls_next(&p, &c, text, strlen(text), true)) assert_true(p.is_call && p.call.index == given++);
+    assert_int_equal(given, BT_CALLS_MAX_CALLS);
+    bt_calls_done(&c);
+}
+
+/* Whether an answer that is calls of these tools may be the text. */
+static bool allows_of(const char *tools, const bt_call_form *form, const char *only, bool is_single,
+                      const char *text)
+{
     json_t *list = json_loads(tools, 0, NULL), *all = bt_calls_schema(form, list, only, is_single);
     bt_program_state state;
     bt_program *program;
@@ -437,6 +459,38 @@ static bool allows(const bt_call_form *form, const char *only, bool is_single, c
     json_decref(all);
     json_decref(list);
     return ret;
+}
+
+static bool allows(const bt_call_form *form, const char *only, bool is_single, const char *text)
+{
+    static const char tools[] =
+        "[{\"function\":{\"name\":\"f\",\"parameters\":{\"$defs\":{\"n\":{\"type\":\"integer\"}},\"type\":"
+        "\"object\","
+        "\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"}},\"required\":[\"a\"]}}},{\"name\":\"g\"}]";
+    return allows_of(tools, form, only, is_single, text);
+}
+
+static void arguments_are_objects_and_values_in_schemas_stay_as_they_are(void **state)
+{
+    (void)state;
+    const bt_call_form *form = form_of(hermes, "");
+#define CALL(arguments)  "<tool_call>\n{\"name\": \"f\", \"arguments\": " arguments "}\n</tool_call>"
+#define TOOL(parameters) "[{\"name\":\"f\",\"parameters\":" parameters "}]"
+    assert_false(allows_of(TOOL("{}"), form, NULL, true, CALL("\"x\"")));
+    assert_true(allows_of(TOOL("{}"), form, NULL, true, CALL("{\"a\": 1}")));
+    const char *referred =
+        TOOL("{\"$defs\":{\"n\":{\"type\":\"object\",\"properties\":{\"a\":{\"$ref\":\"#/$defs/n\"},"
+             "\"b\":{\"type\":\"integer\"}}}},\"$ref\":\"#/$defs/n\"}");
+    assert_true(allows_of(referred, form, NULL, true, CALL("{\"a\": {\"a\": {\"b\": 1}}}")));
+    assert_false(allows_of(referred, form, NULL, true, CALL("{\"a\": {\"a\": 1}}")));
+    assert_false(allows_of(TOOL("{\"type\":[\"object\",\"null\"]}"), form, NULL, true, CALL("null")));
+    const char *constant =
+        TOOL("{\"properties\":{\"a\":{\"const\":{\"$ref\":\"#/x\"}}},\"required\":[\"a\"]}");
+    assert_true(allows_of(constant, form, NULL, true, CALL("{\"a\": {\"$ref\":\"#/x\"}}")));
+    const char *named = TOOL("{\"$defs\":{\"n\":{\"type\":\"integer\"}},\"properties\":{\"default\":"
+                             "{\"$ref\":\"#/$defs/n\"}},\"required\":[\"default\"]}");
+    assert_true(allows_of(named, form, NULL, true, CALL("{\"default\": 1}")));
+    assert_false(allows_of(named, form, NULL, true, CALL("{\"default\": \"1\"}")));
 }
 
 static void answers_that_are_calls_follow_form_and_schemas(void **state)
@@ -508,7 +562,9 @@ int main(void)
         cmocka_unit_test(a_form_is_found_where_the_prompt_opens_thoughts),
         cmocka_unit_test(what_is_deep_or_long_is_text),
         cmocka_unit_test(no_more_than_a_mark_and_a_short_run_of_white_space_is_held),
+        cmocka_unit_test(of_many_calls_the_first_are_given),
         cmocka_unit_test(answers_that_are_calls_follow_form_and_schemas),
+        cmocka_unit_test(arguments_are_objects_and_values_in_schemas_stay_as_they_are),
         cmocka_unit_test(names_of_tools_are_taken_from_either_place),
     };
     return cmocka_run_group_tests(tests, open_vocab, NULL);
