@@ -401,8 +401,9 @@ static void a_broken_new_pair_keeps_the_old_one_and_is_named(void **state)
         spawn_signal(g, SIGHUP);
         if (!spawn_wait_err(g, broken[i].words, spawn_patience(SOON_MS)))
             fail_msg("no '%s'", broken[i].words);
-        const char *line = strstr(spawn_err(g), broken[i].words);
-        while (line > spawn_err(g) && line[-1] != '\n') line--;
+        const char *all = spawn_err(g), *line = strstr(all, broken[i].words); /* both end with the next call
+                                                                               */
+        while (line > all && line[-1] != '\n') line--;
         const char *file = strstr(line, broken[i].of_key ? used.key : used.cert);
         assert_non_null(strstr(line, "the certificate stays as it was: "));
         assert_true(file && file < strchr(line, '\n'));
