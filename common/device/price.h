@@ -120,7 +120,7 @@ bt_err bt_price_check_memory(const bt_profile *p, const bt_price_model *m, const
 /* The memory of a group that KV of kv_bytes takes: more than that where several devices hold the same head. kv_heads 0:
  * not known. */
 uint64_t bt_price_kv_held(const bt_profile_time *t, uint32_t kv_heads, uint64_t kv_bytes);
-/* What the rows of all sequences see in one layer. */
+/* The positions of one layer that the rows of all sequences see. */
 typedef struct bt_price_seen {
     uint64_t pairs, positions; /* of a row and a position that it sees; positions that are read */
     uint64_t single_positions; /* of these, those of sequences that have one row */

@@ -37,14 +37,6 @@ static bt_err field_messages(gw_reader *p, const gw_field *f, json_t *v)
     return BT_OK;
 }
 
-static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
-{
-    int64_t x = 0;
-    const bt_err e = gw_read_int(&x, p, f->name, v, 1, INT64_MAX);
-    if (e == BT_OK) p->r.max_tokens = x < BT_MSG_MAX_PROMPT_TOKENS ? (uint32_t)x : BT_MSG_MAX_PROMPT_TOKENS;
-    return e;
-}
-
 static bt_err field_stop_sequences(gw_reader *p, const gw_field *f, json_t *v)
 {
     return json_is_array(v) ? gw_field_stop(p, f, v)
@@ -189,7 +181,7 @@ static const gw_field fields[] = {
     GW_REQUIRED("messages", BOTH, field_messages, messages_schema,
                 "The conversation so far, which ends with the user; contents are text or blocks of text"),
     GW_OTHER("system", BOTH, field_system, blocks_schema, "What stands before the conversation"),
-    GW_REQUIRED("max_tokens", ANSWER, field_max_tokens, "{\"type\":\"integer\",\"minimum\":1}",
+    GW_REQUIRED("max_tokens", ANSWER, gw_field_max_answer, "{\"type\":\"integer\",\"minimum\":1}",
                 "Tokens of the answer at most; what the context does not hold is cut"),
     GW_OTHER("stop_sequences", ANSWER, field_stop_sequences,
              "{\"type\":\"array\",\"maxItems\":16,\"items\":{\"type\":\"string\",\"minLength\":1,\"maxLength\":256}}",

@@ -28,7 +28,7 @@ size_t gw_endpoints_find(const char *path)
     return i;
 }
 
-/* Whose paths begin so, where there is nothing. */
+/* The dialect that an error has at a path that does not exist, by the path's beginning. */
 static const struct {
     const char *prefix;
     const gw_dialect *dialect;

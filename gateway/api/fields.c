@@ -317,6 +317,14 @@ static bt_err add_stop(gw_reader *p, const char *name, const json_t *v)
     return BT_OK;
 }
 
+bt_err gw_field_max_answer(gw_reader *p, const gw_field *f, json_t *v)
+{
+    int64_t x = 0;
+    const bt_err e = gw_read_int(&x, p, f->name, v, 1, INT64_MAX);
+    if (e == BT_OK) p->r.max_tokens = x < BT_MSG_MAX_PROMPT_TOKENS ? (uint32_t)x : BT_MSG_MAX_PROMPT_TOKENS;
+    return e;
+}
+
 bt_err gw_field_stop(gw_reader *p, const gw_field *f, json_t *v)
 {
     const char *name = f->name;

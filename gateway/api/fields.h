@@ -65,7 +65,7 @@ extern const gw_fields gw_fields_shared;
 #define GW_HARMLESS(name, where, help) {name, where, GW_FIELD_ANY, gw_field_any, 0, 0, NULL, 0, help, false}
 // clang-format on
 
-gw_field_read gw_field_number, gw_field_any, gw_field_only, gw_field_stop;
+gw_field_read gw_field_number, gw_field_any, gw_field_only, gw_field_stop, gw_field_max_answer;
 
 /* The next field of the dialect `where` in both tables, from *at on, which moves; NULL: no more. */
 const gw_field *gw_fields_next(size_t *at, const gw_fields *own, unsigned where);

@@ -14,7 +14,7 @@ static const gw_field fields[] = {
 };
 static const gw_fields own = {fields, sizeof fields / sizeof *fields};
 
-/* What the settings of an answer repeat as it was given; stop is a list. */
+/* Fields that an answer's settings repeat as the request gave them; stop is a list. */
 static bt_err made(gw_reader *p, json_t *root)
 {
     static const char *const names[] = {"grammar", "json_schema", "logit_bias"};

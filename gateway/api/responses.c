@@ -56,14 +56,6 @@ static bt_err field_metadata(gw_reader *p, const gw_field *f, json_t *v)
                                   f->name, PAIRS, VALUE_CHARS, KEY_CHARS);
 }
 
-static bt_err field_max_tokens(gw_reader *p, const gw_field *f, json_t *v)
-{
-    int64_t x = 0;
-    const bt_err e = gw_read_int(&x, p, f->name, v, 1, INT64_MAX);
-    if (e == BT_OK) p->r.max_tokens = x < BT_MSG_MAX_PROMPT_TOKENS ? (uint32_t)x : BT_MSG_MAX_PROMPT_TOKENS;
-    return e;
-}
-
 static bt_err field_reasoning(gw_reader *p, const gw_field *f, json_t *v)
 {
     json_t *effort = json_object_get(v, "effort");
@@ -183,7 +175,7 @@ static const gw_field fields[] = {
     GW_REQUIRED("input", HERE, field_input, input_schema, "A message of the user, or the conversation so far"),
     GW_OTHER("instructions", HERE, field_instructions, "{\"type\":\"string\"}",
              "What stands before the conversation"),
-    GW_OTHER("max_output_tokens", HERE, field_max_tokens, "{\"type\":\"integer\",\"minimum\":1}",
+    GW_OTHER("max_output_tokens", HERE, gw_field_max_answer, "{\"type\":\"integer\",\"minimum\":1}",
              "Tokens of the answer at most; what the context does not hold is cut"),
     GW_OTHER("reasoning", HERE, field_reasoning, "{\"type\":\"object\"}",
              "effort: the variable reasoning_effort of the chat template; thoughts are told as they are"),

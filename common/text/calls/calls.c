@@ -272,7 +272,7 @@ static bool look(bt_calls *c, char x)
     return c->depth <= BT_CALLS_MAX_DEPTH;
 }
 
-/* What looked like a call is text, up to where it was looked at. */
+/* The text looked at so far is no call, and is said. */
 static bool give_up(bt_calls_part *ret, bt_calls *c, const char *text)
 {
     if (c->is_unknown) c->unknown++;
@@ -473,7 +473,7 @@ enum { PROBE_STEPS = 200000, PROBE_BYTES = 1 << 20 };
 
 static json_t *ask(void) { return json_pack("[{s:s,s:s}]", "role", "user", "content", "?"); }
 
-/* What the template writes for messages, which are taken; NULL: none. False: it fails. */
+/* Renders the messages, whose reference is taken; NULL: out of memory. False: the template fails. */
 static bool render(bt_chat_prompt *ret, const bt_chat *chat, json_t *messages, bool has_tools,
                    bool opens_answer)
 {
